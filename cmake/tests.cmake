@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One executable per room from tests/unit/<room>/*_test.cc, each with the harness of tests/unit/testing.h, and one ctest
+# entry each. Tests link the rooms' objects directly: hidden symbols are visible to them.
+foreach(room IN LISTS lmn_rooms)
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/${room}/*_test.cc)
+  if(NOT sources OR NOT TARGET lmn_${room})
+    continue()
+  endif()
+  set(name ${room}_tests)
+  add_executable(${name} EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
+  target_include_directories(${name} PRIVATE tests/unit cpp include)
+  target_link_libraries(${name} PRIVATE ${lmn_objects} lmn_flags Threads::Threads)
+  add_test(NAME unit_${room} COMMAND ${name})
+  list(APPEND lmn_test_executables ${name})
+endforeach()
+add_custom_target(unit_tests DEPENDS ${lmn_test_executables})

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# lmn_flags: what every C++ source of the library is compiled with. No -march: instruction sets are chosen at run time.
+# -ffp-contract=off: the order and the rounding of floating-point operations are part of the contract (DESIGN section 7),
+# so the compiler may not fuse a multiply and an add in one place and not in another.
+add_library(lmn_flags INTERFACE)
+target_compile_options(lmn_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual -Wformat=2 -Wvla
+  -ffp-contract=off -fno-math-errno -fno-semantic-interposition)
+if(LMN_WERROR)
+  target_compile_options(lmn_flags INTERFACE -Werror)
+endif()
