@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KernelTable: one device's kernels, one entry per operator of ops.def. A null entry means that the device lacks the
+// operator, which a plan reports when it is built.
+//
+// A kernel is called by every worker of a thread team with the same arguments and does its part of the work: it splits its
+// whole output elements among `parts`. It allocates nothing, throws nothing, and never waits for another worker; the
+// runner puts barriers between stages. The split never changes a result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "ops/op.h"
+#include "ops/op_args.h"
+#include "ops/packed_matrix.h"
+
+namespace lmn::ops {
+
+struct Worker {
+  int index = 0;  // which member of the team: selects scratch and WorkerLocal copies
+  int part = 0;   // which part of the work, in [0, parts)
+  int parts = 1;  // parts == 1 with several workers: every worker does all of it, into its own copy
+  std::byte* scratch = nullptr;  // this worker's own, KernelTable::scratch_bytes, 64-byte aligned
+};
+
+using KernelFn = void (*)(const void* args, const Worker& worker);
+
+struct PackRequest {
+  std::span<const TensorView> pieces;  // [rows_i, columns], merged along rows; same columns
+  bool interleaved = false;            // two pieces of equal shape and type: alternate their panels
+};
+
+struct KernelTable {
+  KernelFn run[kOpCount] = {};
+
+  // Scratch that one worker's kernels need at most, for heads of head_dim and groups of query heads per KV head.
+  size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
+
+  // What a Linear with a weight of this type reads: kF32 or kQA8. UNSUPPORTED names the type.
+  Result<DType> (*linear_input_type)(DType weight, int64_t columns) = nullptr;
+
+  // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or shape.
+  Result<PackedMatrix> (*plan_pack)(const PackRequest& request) = nullptr;
+  // Fills `data` (matrix.bytes, 64-byte aligned): every worker writes its own panels.
+  void (*pack)(const PackRequest& request, const PackedMatrix& matrix, std::byte* data, const Worker& worker) = nullptr;
+};
+
+}  // namespace lmn::ops
