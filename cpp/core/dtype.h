@@ -29,9 +29,10 @@ namespace lmn {
   X(kQ4_K, "q4_k", 256, 144)     \
   X(kQ5_K, "q5_k", 256, 176)     \
   X(kQ6_K, "q6_k", 256, 210)     \
-  X(kQA8, "qa8", 32, 40)
+  X(kQA8, "qa8", 32, 40)         \
+  X(kQA16, "qa16", 32, 72)
 
-// kQA8 is the activation format of the integer kernels, never a file format: see ops/quantized_rows.h.
+// kQA8 and kQA16 are the activation formats of the integer kernels, never a file format: see ops/quantized_rows.h.
 
 enum class DType : uint8_t {
 #define X(e, name, elements, bytes) e,

@@ -31,6 +31,7 @@ using KernelFn = void (*)(const void* args, const Worker& worker);
 
 struct PackRequest {
   std::span<const TensorView> pieces;  // [rows_i, columns], merged along rows; same columns
+  DType input_type = DType::kF32;      // as linear_input_type said: kF32, kQA8 or kQA16
   bool interleaved = false;            // two pieces of equal shape and type: alternate their panels
 };
 
@@ -40,8 +41,9 @@ struct KernelTable {
   // Scratch that one worker's kernels need at most, for heads of head_dim and groups of query heads per KV head.
   size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
 
-  // What a Linear with a weight of this type reads: kF32 or kQA8. UNSUPPORTED names the type.
-  Result<DType> (*linear_input_type)(DType weight, int64_t columns) = nullptr;
+  // What a Linear with a weight of this type reads: kF32 for float weights; for quantised ones kQA8, or kQA16 where the
+  // model asks for a precise product (the inputs that int8 activations hurt most). UNSUPPORTED names the type.
+  Result<DType> (*linear_input_type)(DType weight, int64_t columns, bool precise) = nullptr;
 
   // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or shape.
   Result<PackedMatrix> (*plan_pack)(const PackRequest& request) = nullptr;

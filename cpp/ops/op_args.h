@@ -61,23 +61,25 @@ struct RmsNormArgs {
 
 struct QuantizeArgs {
   int64_t rows;
-  const float* x;  // [rows, columns]
-  WorkerLocal y;   // kQA8 [rows, columns]
+  const float* x;   // [rows, columns]
+  WorkerLocal y;    // y_type [rows, columns]
   int64_t columns;  // a multiple of 32
+  DType y_type;     // kQA8 or kQA16
 };
 
 struct RmsNormQuantizeArgs {
   int64_t rows;
   const float* x;       // [rows, columns]
   const float* weight;  // [columns]
-  WorkerLocal y;        // kQA8 [rows, columns]
+  WorkerLocal y;        // y_type [rows, columns]
   int64_t columns;      // a multiple of 32
   float eps;
+  DType y_type;  // kQA8 or kQA16
 };
 
 struct LinearArgs {
   int64_t rows;
-  WorkerLocal x;               // weight->input_type (kF32 or kQA8) [rows, weight->columns]
+  WorkerLocal x;               // weight->input_type [rows, weight->columns]
   const PackedMatrix* weight;  // [n, columns]
   const float* bias;           // [n] or null
   const float* residual;       // [rows, y columns] or null; may be y (in place)

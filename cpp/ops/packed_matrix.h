@@ -29,7 +29,7 @@ struct PackedSegment {
 struct PackedMatrix {
   int64_t rows = 0;     // output channels (n)
   int64_t columns = 0;  // input channels (k)
-  DType input_type = DType::kF32;  // what a Linear with this weight reads: kF32 or kQA8
+  DType input_type = DType::kF32;  // what a Linear with this weight reads: kF32, kQA8 or kQA16
   // Two tensors of equal shape and type (gate and up) whose panels alternate; Linear then computes silu(gate) * up.
   bool interleaved = false;
   std::vector<PackedSegment> segments;
