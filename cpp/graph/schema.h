@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of every operator as a graph sees it: operands, attributes, and how types of outputs follow from those of
+// inputs. Plans and passes rely on these rules and check nothing twice.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace lmn::graph {
+
+struct OperandSpec {
+  std::string_view name;
+  bool optional = false;
+};
+
+enum class AttributeKind : uint8_t { kInt, kFloat, kString };  // in the order of Attribute's alternatives
+
+struct AttributeSpec {
+  std::string_view name;
+  AttributeKind kind;
+  bool optional = false;
+};
+
+struct Schema {
+  std::vector<OperandSpec> operands;
+  std::vector<AttributeSpec> attributes;
+  // Row i of every output depends on row i of input 0 and on constants, and on nothing else that has rows, so that a
+  // choice of rows may be made before the operator as well as after it.
+  bool row_wise = false;
+  // Types of the outputs. Operands and attributes are present and of their kind when it is called.
+  Status (*infer)(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
+};
+
+const Schema& schema(Op op);
+
+// Checks operands and attributes of `node` against its schema and infers the types of its outputs.
+// INVALID_ARGUMENT names the node, what it has and what was expected.
+Status infer(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
+
+// SSA order, ids in range, one producer per value, constants that are whole, and types that the schemas agree with.
+Status verify(const Graph& graph);
+
+}  // namespace lmn::graph
