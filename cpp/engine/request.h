@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Request: a caller's handle on one piece of work: generate tokens after a prompt, or score given tokens. Every method may
+// be called from any thread at any time, none waits for the engine beyond its time-out, and none keeps the engine alive:
+// after the engine is gone, what was delivered can still be read.
+//
+// States: submitted -> waiting -> running -> finished | cancelled | failed. README.md is the contract.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "engine/sampling_params.h"
+
+namespace lmn::engine {
+
+enum class RequestKind : int32_t {
+  kGenerate = 0,
+  kScore = 1,  // logits of every given token; samples nothing
+};
+
+enum class RequestState : int32_t {
+  kSubmitted = 0,  // in the ring
+  kWaiting = 1,    // seen by the engine thread, holds no pages
+  kRunning = 2,    // holds pages
+  kFinished = 3,
+  kCancelled = 4,
+  kFailed = 5,
+};
+inline bool is_terminal(RequestState state) { return state >= RequestState::kFinished; }
+
+enum class FinishReason : int32_t {
+  kNone = 0,       // not finished
+  kEos = 1,        // the model's own end-of-generation token
+  kStopToken = 2,  // one of stop_token_ids
+  kStopString = 3,
+  kLength = 4,     // max_tokens, or the end of the context; for a score: all tokens scored
+  kCancelled = 5,
+  kError = 6,
+};
+// The OpenAI-style word: "stop", "length", "cancelled", "error"; "" for kNone.
+std::string_view name(FinishReason reason);
+
+// Priorities: 0 is normal. Higher runs first; equal ones run in the order of submission.
+inline constexpr int32_t kMinPriority = -2;
+inline constexpr int32_t kMaxPriority = 2;
+
+struct RequestOptions {
+  RequestKind kind = RequestKind::kGenerate;
+  std::vector<int32_t> prompt;          // token ids; at least one
+  int32_t max_tokens = 0;               // generated tokens at most; 0: until the context ends
+  int32_t priority = 0;
+  SamplingParams sampling;
+  std::vector<int32_t> stop_token_ids;  // ends after such a token; it is in token_ids and not in text
+  std::vector<std::string> stop;        // ends where any of these strings is complete in the text; they are not in text
+  bool ignore_eos = false;              // go on after end-of-generation tokens
+  bool skip_special = true;             // control tokens give no text
+  bool text = true;                     // decode to text (needs a tokenizer)
+
+  // Raw logits, float32 [rows, vocab_size], in the caller's memory. A score needs one row per prompt token: row i holds
+  // the logits after token i. A generation may give max_tokens rows (max_tokens > 0): row i holds the logits that token i
+  // was drawn from. The memory must outlive the handle: dropping the handle waits until the engine has let go (a step).
+  float* logits = nullptr;
+  int64_t logits_rows = 0;
+};
+
+struct TopLogprob {
+  int32_t token_id = 0;
+  float logprob = 0;  // natural, of the unmodified logits
+};
+
+// News of a request since the last next(). The views stay valid as long as the handle.
+struct Chunk {
+  std::span<const int32_t> token_ids;
+  std::string_view text;  // whole UTF-8 characters; lags behind token_ids while a character or a stop string may be open
+  std::span<const float> logprobs;            // per token, when asked for
+  std::span<const TopLogprob> top_logprobs;   // [tokens, sampling.logprobs], likeliest first
+  const float* logits = nullptr;              // [tokens, vocab_size], when asked for
+  FinishReason finish_reason = FinishReason::kNone;  // set in the last chunk, and in any after it
+  int32_t stop_index = -1;  // kStopString: index in stop. kStopToken: index in stop_token_ids
+};
+
+struct RequestStats {
+  RequestState state = RequestState::kSubmitted;
+  FinishReason finish_reason = FinishReason::kNone;
+  int32_t prompt_tokens = 0;
+  int32_t generated_tokens = 0;
+  int32_t prefilled_tokens = 0;  // prompt tokens computed so far
+  uint64_t seed = 0;             // in use
+  int64_t queue_ns = 0;          // submit to first step
+  int64_t prefill_ns = 0;        // first step to first token (score: to the end)
+  int64_t decode_ns = 0;         // first token to the end, or to now
+};
+
+class RequestCore;
+
+class Request {
+ public:
+  explicit Request(std::shared_ptr<RequestCore> core);
+  ~Request();  // cancels; waits only where the request writes into the caller's logits
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes it. OK with the last chunk
+  // repeats as an empty chunk with the same finish_reason. TIMEOUT: nothing yet. A failed request gives what it had, then
+  // its failure. CLOSED in a forked child. Each token goes to one caller when several call at once.
+  Status next(int64_t timeout_ns, Chunk* chunk);
+
+  // Waits for the end without taking news. OK when finished or cancelled; TIMEOUT; the request's failure; CLOSED.
+  Status wait(int64_t timeout_ns);
+
+  void cancel();  // seen within one step; no effect on a request that has ended
+
+  RequestStats stats() const;
+  uint64_t id() const;  // unique within its engine, ascending from 1
+
+ private:
+  std::shared_ptr<RequestCore> core_;
+};
+
+}  // namespace lmn::engine
