@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan_runner.h"
+
+#include <utility>
+#include <vector>
+
+namespace lmn::engine {
+namespace {
+
+class PlanRunner final : public StepRunner {
+ public:
+  PlanRunner(std::unique_ptr<plan::Plan> plan, const StepLimits& limits, const StepInputs& inputs)
+      : plan_(std::move(plan)), limits_(limits), inputs_(inputs) {}
+
+  StepLimits limits() const override { return limits_; }
+  KvShape kv_shape() const override { return {plan_->kv_layers(), plan_->kv_heads(), plan_->head_dim()}; }
+  StepInputs inputs() override { return inputs_; }
+
+  Status bind_kv(const KvBinding& kv) override {
+    std::vector<ops::KvLayer> layers;
+    for (const KvLayerMemory& memory : kv.layers) {
+      ops::KvLayer layer;
+      layer.k = memory.k;
+      layer.v = memory.v;
+      layer.dtype = kv.dtype;
+      layer.page_tokens = kv.page_tokens;
+      layer.kv_heads = plan_->kv_heads();
+      layer.head_dim = plan_->head_dim();
+      layers.push_back(layer);
+    }
+    return plan_->bind_kv(layers);
+  }
+
+  Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam& team) override {
+    plan_->set_symbol("tokens", sizes.tokens);
+    plan_->set_symbol("sequences", sizes.sequences);
+    plan_->set_symbol("outputs", sizes.outputs);
+    plan_->run(team);
+    return plan_->output("logits");
+  }
+
+ private:
+  std::unique_ptr<plan::Plan> plan_;
+  StepLimits limits_;
+  StepInputs inputs_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan, const StepLimits& limits) {
+  StepInputs inputs;
+  const std::pair<const char*, int32_t**> names[] = {
+      {"token_ids", &inputs.token_ids},           {"positions", &inputs.positions},
+      {"sequence_index", &inputs.sequence_index}, {"kv_slots", &inputs.kv_slots},
+      {"block_tables", &inputs.block_tables},     {"output_rows", &inputs.output_rows},
+  };
+  for (const auto& [name, pointer] : names) {
+    *pointer = plan->input<int32_t>(name);
+    if (*pointer == nullptr) return error(Code::kInvalidArgument, "plan has no int32 input \"%s\"", name);
+  }
+  if (plan->output("logits") == nullptr) return error(Code::kInvalidArgument, "plan has no output \"logits\"");
+  return std::unique_ptr<StepRunner>(std::make_unique<PlanRunner>(std::move(plan), limits, inputs));
+}
+
+}  // namespace lmn::engine
