@@ -17,17 +17,9 @@
 #include "ops/op.h"
 #include "ops/op_args.h"
 #include "ops/packed_matrix.h"
+#include "ops/worker.h"
 
 namespace lmn::ops {
-
-struct Worker {
-  int index = 0;  // which member of the team: selects scratch and WorkerLocal copies
-  int part = 0;   // which part of the work, in [0, parts)
-  int parts = 1;  // parts == 1 with several workers: every worker does all of it, into its own copy
-  std::byte* scratch = nullptr;  // this worker's own, KernelTable::scratch_bytes, 64-byte aligned
-};
-
-using KernelFn = void (*)(const void* args, const Worker& worker);
 
 struct PackRequest {
   std::span<const TensorView> pieces;  // [rows_i, columns], merged along rows; same columns
@@ -42,7 +34,9 @@ struct KernelTable {
   size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
 
   // What a Linear with a weight of this type reads: kF32 for float weights; for quantised ones kQA8, or kQA16 where the
-  // model asks for a precise product (the inputs that int8 activations hurt most). UNSUPPORTED names the type.
+  // model asks for a precise product (the inputs that int8 activations hurt most) or where this device multiplies 16-bit
+  // activations as fast. Pieces may be merged when one input type suits all of them: kQA16 suits every quantised type.
+  // UNSUPPORTED names the type.
   Result<DType> (*linear_input_type)(DType weight, int64_t columns, bool precise) = nullptr;
 
   // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or shape.

@@ -15,9 +15,10 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "ops/packed_matrix.h"
 
 namespace lmn::ops {
+
+struct PackedMatrix;  // ops/packed_matrix.h; only pointed at here, so that this header stays plain data
 
 struct WorkerLocal {
   std::byte* base = nullptr;

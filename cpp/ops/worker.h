@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Worker: which part of an operator's work one member of the thread team does. Plain data, no includes beyond the
+// fixed-width types: the per-instruction-set kernel files read it (DESIGN section 6).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lmn::ops {
+
+struct Worker {
+  int index = 0;  // which member of the team: selects scratch and WorkerLocal copies
+  int part = 0;   // which part of the work, in [0, parts)
+  int parts = 1;  // parts == 1 with several workers: every worker does all of it, into its own copy
+  std::byte* scratch = nullptr;  // this worker's own, KernelTable::scratch_bytes, 64-byte aligned
+};
+
+using KernelFn = void (*)(const void* args, const Worker& worker);
+
+}  // namespace lmn::ops
