@@ -42,8 +42,9 @@ enum class FinishReason : int32_t {
   kLength = 4,     // max_tokens, or the end of the context; for a score: all tokens scored
   kCancelled = 5,
   kError = 6,
+  kDeadline = 7,   // RequestOptions::deadline_ns passed; ends like a cancel, what was delivered stays
 };
-// The OpenAI-style word: "stop", "length", "cancelled", "error"; "" for kNone.
+// The OpenAI-style word: "stop", "length", "cancelled", "error", "deadline"; "" for kNone.
 std::string_view name(FinishReason reason);
 
 // Priorities: 0 is normal. Higher runs first; equal ones run in the order of submission.
@@ -61,6 +62,8 @@ struct RequestOptions {
   bool ignore_eos = false;              // go on after end-of-generation tokens
   bool skip_special = true;             // control tokens give no text
   bool text = true;                     // decode to text (needs a tokenizer)
+  int64_t deadline_ns = 0;              // from submit: then the request ends, within one step; 0: none
+  int32_t prefill_chunk_tokens = 0;     // prompt tokens in one step at most, below the engine's own; 0: the engine's
 
   // Raw logits, float32 [rows, vocab_size], in the caller's memory. A score needs one row per prompt token: row i holds
   // the logits after token i. A generation may give max_tokens rows (max_tokens > 0): row i holds the logits that token i

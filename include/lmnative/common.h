@@ -11,8 +11,10 @@
  * - A const handle may be used by any number of threads at once. What a non-const handle allows is said at its type.
  * - Option structs start with `uint32_t struct_size` = sizeof the struct the caller was compiled with; zero in any field
  *   means its default, so `= {.struct_size = sizeof o}` is complete. Output structs start with it as well: the caller
- *   sets it, and the library writes no further. Fields are only ever appended. A larger struct from a newer caller
- *   is accepted when the tail that this library does not know is zero, else LMN_UNSUPPORTED. `reserved` fields must be 0.
+ *   sets it, and the library writes no further; fields that it does not know become zero. Fields are only ever appended,
+ *   and every size is a multiple of 8. A larger struct from a newer caller is accepted when the tail that this library
+ *   does not know is zero, else LMN_UNSUPPORTED; so are unknown flags. `reserved` fields must be 0.
+ * - Structs without struct_size are elements of arrays: they never change.
  * - Text is UTF-8, given as pointer and byte count where that is natural; names and paths are NUL-terminated.
  * - Pointers returned inside structs point into the object that was asked and live as long as its handle, unless the
  *   function says otherwise.

@@ -71,20 +71,20 @@ typedef struct lmn_request_options {
   int32_t top_k;              /* keep the k likeliest; 0: all */
   float top_p;                /* keep the likeliest with this much probability, (0, 1]; 0: 1 */
   float min_p;                /* keep tokens of at least this times the likeliest one's probability, [0, 1] */
-  float repetition_penalty;   /* divides positive and multiplies negative logits of seen tokens, > 0; 0: 1 (off) */
-  float presence_penalty;     /* subtracted from the logit of seen tokens, [-100, 100] */
-  float frequency_penalty;    /* subtracted once per occurrence, [-100, 100] */
-  uint32_t penalty_last_n;    /* tokens of prompt and answer the penalties look at; 0: all */
+  float repetition_penalty;   /* divides positive, multiplies negative logits of tokens in prompt and answer, > 0; 0: 1 */
+  float presence_penalty;     /* subtracted from the logit of tokens seen in the answer, [-100, 100] */
+  float frequency_penalty;    /* subtracted once per occurrence in the answer, [-100, 100] */
+  uint32_t penalty_last_n;    /* how many of the last tokens the penalties look at; 0: all */
   uint64_t seed;              /* with LMN_REQUEST_SEED; otherwise drawn and reported by lmn_request_stats_get */
-  uint32_t top_logprobs;      /* with LMN_REQUEST_LOGPROBS: likeliest alternatives per token, 0 to 100 */
-  int32_t priority;           /* higher first: -1, 0, 1 or 2 */
+  uint32_t top_logprobs;      /* with LMN_REQUEST_LOGPROBS: likeliest alternatives per token, 0 to 64 */
+  int32_t priority;           /* higher first: -2 to 2 */
   const lmn_token_bias *logit_bias;
   uint64_t logit_bias_count;
   const lmn_string *stop;     /* stop strings, not empty; the text ends before the first match */
   uint64_t stop_count;
   const int32_t *stop_ids;    /* stop tokens, beside the model's own */
   uint64_t stop_id_count;
-  uint64_t deadline_ns;       /* from submit; then the request ends with LMN_TIMEOUT; 0: none */
+  uint64_t deadline_ns;       /* from submit; then the request ends with LMN_FINISH_DEADLINE; 0: none */
   uint64_t tag;               /* the caller's own number, handed back by lmn_request_stats_get */
 } lmn_request_options;
 
@@ -98,6 +98,7 @@ LMN_API lmn_status lmn_engine_submit(lmn_engine *engine, const lmn_request_optio
 #define LMN_FINISH_LENGTH 2    /* max_tokens or the context's end */
 #define LMN_FINISH_CANCELLED 3
 #define LMN_FINISH_ERROR 4
+#define LMN_FINISH_DEADLINE 5  /* deadline_ns passed */
 
 typedef struct lmn_chunk {
   uint32_t struct_size;

@@ -65,7 +65,7 @@ LMN_API lmn_status lmn_model_info_get(const lmn_model *model, lmn_model_info *in
 #define LMN_VALUE_FLOAT 3  /* f64 */
 #define LMN_VALUE_BOOL 4   /* u64: 0 or 1 */
 #define LMN_VALUE_STRING 5 /* text, text_bytes */
-#define LMN_VALUE_ARRAY 6  /* array_kind, array_count; elements by lmn_model_metadata_element */
+#define LMN_VALUE_ARRAY 6  /* array_kind, array_count; elements by lmn_model_metadata_element_get */
 
 typedef struct lmn_value {
   uint32_t struct_size;
@@ -86,9 +86,10 @@ typedef struct lmn_value {
 LMN_API lmn_status lmn_model_metadata_get(const lmn_model *model, uint64_t index, lmn_value *value, lmn_error **err);
 /* The entry named `key`, or LMN_NOT_FOUND. */
 LMN_API lmn_status lmn_model_metadata_find(const lmn_model *model, const char *key, lmn_value *value, lmn_error **err);
-/* Element `element` of the array at `index`. Constant time. */
-LMN_API lmn_status lmn_model_metadata_element(const lmn_model *model, uint64_t index, uint64_t element,
-                                              lmn_value *value, lmn_error **err);
+/* Element `element` of the array at `index`, under the array's key. Constant time; the first call on an array of strings
+ * indexes it. Of an element that is itself an array, kind and count are told and no elements. */
+LMN_API lmn_status lmn_model_metadata_element_get(const lmn_model *model, uint64_t index, uint64_t element,
+                                                  lmn_value *value, lmn_error **err);
 
 typedef struct lmn_tensor_info {
   uint32_t struct_size;
@@ -106,7 +107,8 @@ typedef struct lmn_tensor_info {
 LMN_API lmn_status lmn_model_tensor_get(const lmn_model *model, uint64_t index, lmn_tensor_info *info, lmn_error **err);
 
 /* The bytes of a tensor in place, as a read-only DLPack tensor that keeps the model alive. Plain types keep their
- * shape and type; block-quantised ones come as uint8 [rows, bytes per row]. LMN_NOT_FOUND names a missing tensor. */
+ * shape and type; block-quantised ones come as uint8 [rows, bytes per row]. LMN_NOT_FOUND names a missing tensor,
+ * LMN_UNSUPPORTED a type of which this version does not know the layout. */
 LMN_API lmn_status lmn_model_tensor_export(const lmn_model *model, const char *name,
                                            struct DLManagedTensorVersioned **tensor, lmn_error **err);
 

@@ -78,7 +78,9 @@ LMN_API lmn_status lmn_tokenizer_encode(const lmn_tokenizer *tokenizer, const ch
 
 typedef struct lmn_decode_options {
   uint32_t struct_size;
-  uint32_t skip_special; /* 1: control tokens give no text */
+  uint32_t skip_special;       /* 1: control tokens give no text */
+  uint32_t keep_leading_space; /* 1: the ids continue other text (SentencePiece: the first token keeps its space) */
+  uint32_t reserved;
 } lmn_decode_options;
 
 /* Ids to text: valid UTF-8, not NUL-terminated; ill-formed bytes become U+FFFD. LMN_INVALID_ARGUMENT names an id out of range. */
