@@ -70,7 +70,8 @@ class GgufStrings {
   };
 
   GgufStrings() = default;
-  GgufStrings(const std::byte* begin, const std::byte* end, size_t size) : begin_(begin), end_(end), size_(size) {}
+  GgufStrings(const std::byte* begin, const std::byte* end, size_t size)
+      : begin_(begin), end_(end), size_(size) {}
   size_t size() const { return size_; }
   iterator begin() const { return iterator(begin_); }
   iterator end() const { return iterator(end_); }
@@ -89,11 +90,13 @@ class GgufArray;
 class GgufValue {
  public:
   GgufValue() = default;
-  GgufValue(GgufType type, const std::byte* begin, const std::byte* end) : type_(type), begin_(begin), end_(end) {}
+  GgufValue(GgufType type, const std::byte* begin, const std::byte* end)
+      : type_(type), begin_(begin), end_(end) {}
 
   GgufType type() const { return type_; }
-  // T: [u]int{8,16,32,64}_t from any integer type when the value fits; float, double from f32, f64 and any integer
-  // the result holds exactly (float rounds an f64); bool from bool; std::string_view from string.
+  // T: [u]int{8,16,32,64}_t from any integer type when the value fits; float, double from f32, f64 (rounded to
+  // float when it is in range) and integers up to 2^24 or 2^53 in magnitude; bool from bool; std::string_view from
+  // string.
   template <typename T>
   Result<T> get() const;
   Result<GgufArray> array() const;
@@ -143,12 +146,16 @@ struct GgufOptions {
   ReadProgress progress;  // bytes of all parts together
 };
 
+struct GgufDirectory;  // gguf_directory.h, for this room only
+
+// Copies share one directory and the mappings; a moved-from model may only be assigned to or destroyed.
 class GgufModel {
  public:
   // A split model opens by any of its parts (NAME-00001-of-00003.gguf), which lie in one folder. Errors: those of
   // MappedFile::open; CORRUPT, and UNSUPPORTED for big-endian files and other versions; each names the file.
   static Result<GgufModel> open(const std::string& path, const GgufOptions& options = {});
-  // Over bytes the caller keeps alive and unchanged; `name` stands in messages. A part of a split model stands alone.
+  // Over bytes the caller keeps alive and unchanged, 8-byte aligned at the front; `name` stands in messages. A part of
+  // a split model stands alone.
   static Result<GgufModel> parse(std::span<const std::byte> bytes, std::string_view name);
 
   const std::string& path() const;  // as given to open, or the name given to parse
@@ -175,22 +182,25 @@ class GgufModel {
   const GgufTensor& tensor(size_t i) const;
   const GgufTensor* find_tensor(std::string_view name) const;  // null when absent
 
-  // The data of a tensor of this model, aligned to at least 8 bytes. UNSUPPORTED for types this build cannot compute with;
-  // NOT_FOUND for an absent name.
+  // The data of a tensor of this model (`tensor` comes from it), aligned to at least 8 bytes. UNSUPPORTED for types
+  // this build cannot compute with; NOT_FOUND for an absent name.
   Result<TensorView> view(const GgufTensor& tensor) const;
   Result<TensorView> view(std::string_view name) const;
 
   // The files of the parts; none for a model of parse().
   std::span<const std::shared_ptr<MappedFile>> files() const;
-  Status check_unchanged() const;       // of every file; see MappedFile
-  std::shared_ptr<const void> owner() const;  // keeps everything handed out alive, except the bytes of parse()
+  Status check_unchanged() const;  // of every file; see MappedFile
+  // Keeps everything handed out alive, except the bytes given to parse().
+  std::shared_ptr<const void> owner() const;
 
  private:
-  struct Directory;
-  explicit GgufModel(std::shared_ptr<const Directory> directory) : directory_(std::move(directory)) {}
+  explicit GgufModel(std::shared_ptr<const GgufDirectory> directory)
+      : directory_(std::move(directory)) {}
+  // A Status about a metadata key, with the file and the key in front.
+  Status about(std::string_view key, Status status) const;
   Status missing(std::string_view key) const;
-  Status wrong(Status status, std::string_view key) const;
-  std::shared_ptr<const Directory> directory_;
+
+  std::shared_ptr<const GgufDirectory> directory_;
 };
 
 }  // namespace lmn::formats
