@@ -14,8 +14,9 @@
 LMN_BEGIN_C
 
 /* A new zeroed CPU tensor, compact row-major, 64-byte aligned. `shape` holds `ndim` (1 to 8) sizes, each 0 or more.
- * `dtype` is one of the plain numeric types: code kDLInt/kDLUInt/kDLFloat/kDLBfloat/kDLBool, bits 8 to 64, lanes 1. */
-LMN_API lmn_status lmn_tensor_create(DLDataType dtype, int32_t ndim, const int64_t *shape,
+ * Its dtype has one lane: dtype_code is kDLInt or kDLUInt with 8, 16, 32 or 64 dtype_bits, kDLFloat with 16, 32 or 64,
+ * kDLBfloat with 16 or kDLBool with 8. */
+LMN_API lmn_status lmn_tensor_create(int32_t dtype_code, int32_t dtype_bits, int32_t ndim, const int64_t *shape,
                                      struct DLManagedTensorVersioned **tensor, lmn_error **err);
 
 /* Calls the deleter. NULL is a no-op. For tensors of this library and of any other. */

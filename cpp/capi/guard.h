@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fence around every export: guard(err, body) runs `body`, lets no exception out, and turns what happened into an
+// lmn_status and, where the caller asked for one, an lmn_error. Reporting cannot fail: when even the error object cannot
+// be allocated, the caller gets one with static storage and the right status.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "core/status.h"
+#include "lmnative/common.h"
+
+namespace lmn::capi {
+
+// What a body returns: a Status, or a code that is an everyday answer ("nothing yet") and allocates nothing unless the
+// caller wants an error object.
+class Outcome {
+ public:
+  Outcome() = default;
+  Outcome(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
+  // `message` has static storage; empty: no error object at all.
+  static Outcome answer(Code code, std::string_view message) {
+    Outcome outcome;
+    outcome.code_ = code;
+    outcome.message_ = message;
+    return outcome;
+  }
+
+  const Status& status() const { return status_; }
+  Code code() const { return status_.ok() ? code_ : status_.code(); }
+  std::string_view message() const { return status_.ok() ? message_ : status_.message(); }
+
+ private:
+  Status status_;
+  Code code_ = Code::kOk;
+  std::string_view message_;
+};
+
+// Sets *err (when err is not null and there is a message) and returns the status.
+lmn_status report(Code code, std::string_view message, lmn_error** err) noexcept;
+// The same for the exception that is being handled. Lets only the unwinding of pthread_cancel through.
+lmn_status report_exception(lmn_error** err);
+
+template <typename Body>
+lmn_status guard(lmn_error** err, Body&& body) {
+  if (err != nullptr) *err = nullptr;
+  try {
+    const Outcome outcome = body();
+    if (outcome.code() == Code::kOk) return LMN_OK;
+    return report(outcome.code(), outcome.message(), err);
+  } catch (...) {
+    return report_exception(err);
+  }
+}
+
+// The same for exports that cannot report (destroy): whatever is thrown ends here.
+template <typename Body>
+void guard_destroy(Body&& body) {
+  (void)guard(nullptr, [&]() -> Outcome {
+    body();
+    return {};
+  });
+}
+
+// INVALID_ARGUMENT when `pointer` is null.
+inline Status require(const void* pointer, const char* argument) {
+  if (pointer != nullptr) return {};
+  return error(Code::kInvalidArgument, "argument '%s' is NULL", argument);
+}
+
+}  // namespace lmn::capi
+
+// LMN_REQUIRE(model, path): returns from the body when one of the named arguments is NULL.
+#define LMN_REQUIRE_ONE(argument) LMN_RETURN_IF_ERROR(::lmn::capi::require(argument, #argument))
