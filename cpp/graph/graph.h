@@ -98,7 +98,7 @@ struct Constant {
 Constant owned_constant(std::string name, std::vector<float> values);
 
 struct Value {
-  std::string name;  // of inputs, constants and outputs; intermediate values may go without
+  std::string name;  // of inputs and constants; the outputs of nodes go without
   ValueType type;
   NodeId producer = kNone;                   // kNone: an input or a constant
   std::shared_ptr<const Constant> constant;  // null: an input or the output of a node
@@ -144,12 +144,17 @@ struct Node {
   ValueId input(size_t i) const { return i < inputs.size() ? inputs[i] : kNone; }
 };
 
+struct Output {
+  std::string name;
+  ValueId value = kNone;
+};
+
 // The vectors are open: passes and tests may build what they like, and verify() judges it.
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;       // in order of definition
   std::vector<ValueId> inputs;   // what a caller binds, KV caches included (layer 0 first)
-  std::vector<ValueId> outputs;  // named values, kept by every pass
+  std::vector<Output> outputs;   // kept by every pass
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
@@ -162,7 +167,7 @@ struct Graph {
   ValueId add_constant(Constant constant);  // its name and type follow from its pieces
   // Appends a node and its outputs, whose types the schema infers. INVALID_ARGUMENT names node and operand.
   Result<NodeId> add(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name);
-  void add_output(ValueId id, std::string name);
+  void add_output(ValueId id, std::string name) { outputs.push_back({std::move(name), id}); }
 };
 
 // For every value, the nodes that read it, in order; a node that reads a value twice is listed twice.

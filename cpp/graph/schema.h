@@ -15,6 +15,7 @@ namespace lmn::graph {
 struct OperandSpec {
   std::string_view name;
   bool optional = false;
+  bool strided = false;  // kernels read it with a row stride: it may be a view of some columns of a wider matrix
 };
 
 enum class AttributeKind : uint8_t { kInt, kFloat, kString };  // in the order of Attribute's alternatives
@@ -31,6 +32,8 @@ struct Schema {
   // Row i of every output depends on row i of input 0 and on constants, and on nothing else that has rows, so that a
   // choice of rows may be made before the operator as well as after it.
   bool row_wise = false;
+  // Output 0 is operand 0, changed in place: what is a view stays one, and nothing may read the operand afterwards.
+  bool in_place = false;
   // Types of the outputs. Operands and attributes are present and of their kind when it is called.
   Status (*infer)(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
 };

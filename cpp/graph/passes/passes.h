@@ -37,10 +37,11 @@ Result<Graph> optimize(Graph graph, const PassOptions& options);
 
 // gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows that are asked for.
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions& options);
-// Three Linears on one x that feed one attention -> one Linear and three column views. Needs equal input types.
-Result<Graph> merge_qkv(const Graph& graph, const PassOptions& options);
 // silu_mul(linear(x, gate), linear(x, up)) -> one interleaved Linear. Needs equal types and shapes and no bias.
 Result<Graph> merge_gate_up(const Graph& graph, const PassOptions& options);
+// Linears on one x (q, k and v) -> one Linear over the pieces of all and a column view for each. Needs equal input types
+// and readers that take strides.
+Result<Graph> merge_linears(const Graph& graph, const PassOptions& options);
 // rope(q), rope(k) and kv_write on the column views of one matrix -> rope_kv_write.
 Result<Graph> fuse_rope_kv_write(const Graph& graph, const PassOptions& options);
 // add(linear(x, w), r) -> linear(x, w, residual = r).

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/schema.h"
+
+namespace lmn::graph {
+namespace {
+
+constexpr std::string_view kOpNames[] = {
+#define LMN_OP(e, name, args, text) name,
+#include "ops/ops.def"
+#undef LMN_OP
+    "columns",
+};
+static_assert(std::size(kOpNames) == kOpCount);
+
+// "blk.0.attn_q.weight", "blk.0.attn_k.weight" -> "blk.0.attn_{q,k}.weight"
+std::string merged_name(const std::vector<Piece>& pieces) {
+  if (pieces.empty()) return "";
+  const std::string& first = pieces.front().name;
+  if (pieces.size() == 1) return first;
+  size_t prefix = first.size(), suffix = first.size();
+  for (const Piece& piece : pieces) {
+    const std::string& other = piece.name;
+    prefix = std::min(prefix, other.size());
+    prefix = static_cast<size_t>(
+        std::mismatch(first.begin(), first.begin() + static_cast<ptrdiff_t>(prefix), other.begin()).first - first.begin());
+    suffix = std::min(suffix, other.size());
+    suffix = static_cast<size_t>(
+        std::mismatch(first.rbegin(), first.rbegin() + static_cast<ptrdiff_t>(suffix), other.rbegin()).first -
+        first.rbegin());
+  }
+  std::string out = first.substr(0, prefix) + "{";
+  for (const Piece& piece : pieces) {
+    const size_t tail = std::min(suffix, piece.name.size() - prefix);
+    if (&piece != &pieces.front()) out += ",";
+    out += piece.name.substr(prefix, piece.name.size() - prefix - tail);
+  }
+  return out + "}" + first.substr(first.size() - std::min(suffix, first.size() - prefix));
+}
+
+}  // namespace
+
+std::string_view name(Op op) { return kOpNames[static_cast<int>(op)]; }
+
+std::string ValueType::to_string() const {
+  std::string out(kind == Kind::kKvCache ? "kv" : info(dtype).name);
+  out += "[";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += dims[i].is_constant() ? std::to_string(dims[i].size) : dims[i].symbol;
+  }
+  return out + "]";
+}
+
+Constant owned_constant(std::string name, std::vector<float> values) {
+  auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  TensorView view;
+  view.dtype = DType::kF32;
+  view.shape = Shape{static_cast<int64_t>(owner->size())};
+  view.data = reinterpret_cast<const std::byte*>(owner->data());
+  Constant constant;
+  constant.pieces.push_back({std::move(name), view, std::move(owner)});
+  return constant;
+}
+
+void Attributes::set(std::string_view key, Attribute value) {
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), key,
+                             [](const auto& entry, std::string_view k) { return entry.first < k; });
+  if (at != entries_.end() && at->first == key) {
+    at->second = std::move(value);
+  } else {
+    entries_.insert(at, {std::string(key), std::move(value)});
+  }
+}
+
+const Attribute* Attributes::find(std::string_view key) const {
+  for (const auto& [name, value] : entries_) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+ValueId Graph::add_input(std::string name, ValueType type) {
+  const auto id = static_cast<ValueId>(values.size());
+  values.push_back({std::move(name), std::move(type), kNone, nullptr});
+  inputs.push_back(id);
+  return id;
+}
+
+ValueId Graph::add_constant(Constant constant) {
+  Value value;
+  value.name = merged_name(constant.pieces);
+  if (!constant.pieces.empty()) {
+    const TensorView& first = constant.pieces.front().view;
+    value.type.dtype = first.dtype;
+    for (int i = 0; i < first.shape.rank; ++i) value.type.dims.emplace_back(first.shape[i]);
+    if (!value.type.dims.empty()) {
+      for (size_t p = 1; p < constant.pieces.size(); ++p) {
+        value.type.dims[0].size += constant.pieces[p].view.shape[0];
+      }
+    }
+  }
+  value.constant = std::make_shared<const Constant>(std::move(constant));
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+Result<NodeId> Graph::add(Op op, std::vector<ValueId> operands, Attributes attributes, std::string name) {
+  Node node{op, std::move(operands), {}, std::move(attributes), std::move(name)};
+  std::vector<ValueType> types;
+  LMN_RETURN_IF_ERROR(infer(*this, node, &types));
+  const auto id = static_cast<NodeId>(nodes.size());
+  for (ValueType& type : types) {
+    node.outputs.push_back(static_cast<ValueId>(values.size()));
+    values.push_back({"", std::move(type), id, nullptr});
+  }
+  nodes.push_back(std::move(node));
+  return id;
+}
+
+std::vector<std::vector<NodeId>> users_of(const Graph& graph) {
+  std::vector<std::vector<NodeId>> users(graph.values.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (ValueId id : graph.nodes[n].inputs) {
+      if (id != kNone) users[static_cast<size_t>(id)].push_back(static_cast<NodeId>(n));
+    }
+  }
+  return users;
+}
+
+}  // namespace lmn::graph

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What passes ask of a graph when they look for a pattern: who reads a value, and what a device wants to read.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/passes/passes.h"
+
+namespace lmn::graph {
+
+class Uses {
+ public:
+  explicit Uses(const Graph& graph) : users_(users_of(graph)), output_(graph.values.size(), false) {
+    for (const Output& output : graph.outputs) output_[static_cast<size_t>(output.value)] = true;
+  }
+
+  // The nodes that read `id`, in order.
+  std::span<const NodeId> of(ValueId id) const { return users_[static_cast<size_t>(id)]; }
+  bool is_output(ValueId id) const { return output_[static_cast<size_t>(id)]; }
+  // Exactly one operand of one node reads it, and it is no output: the two may be fused.
+  bool only_one(ValueId id) const { return of(id).size() == 1 && !is_output(id); }
+
+ private:
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> output_;
+};
+
+// A Linear that is nothing but a product, and perhaps a bias: no residual, not interleaved, not lowered.
+inline bool is_plain_linear(const Graph& graph, const Node& node) {
+  return node.op == Op::kLinear && node.input(3) == kNone && node.attributes.find("interleaved") == nullptr &&
+         graph.value(node.inputs[0]).type.dtype == DType::kF32;
+}
+
+inline bool is_precise(const Node& linear) { return linear.attributes.get_or<int64_t>("precise", 0) != 0; }
+
+// The input type that all pieces of a Linear's weight agree on; none where they do not.
+inline Result<std::optional<DType>> common_input_type(const Graph& graph, const Node& linear,
+                                                      const PassOptions& options) {
+  std::optional<DType> common;
+  for (const Piece& piece : graph.value(linear.inputs[1]).constant->pieces) {
+    Result<DType> wanted = options.linear_input_type(piece.view.dtype, piece.view.shape.last(), is_precise(linear));
+    if (!wanted.ok()) return std::move(wanted).status().with_context(piece.name);
+    if (common && *common != *wanted) return std::optional<DType>();
+    common = *wanted;
+  }
+  return common;
+}
+
+}  // namespace lmn::graph

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/passes/passes.h"
+
+#include "graph/schema.h"
+
+namespace lmn::graph {
+namespace {
+
+constexpr Pass kPasses[] = {
+    // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees one.
+    {"eliminate_common_subexpressions", eliminate_common_subexpressions},
+    {"hoist_gather", hoist_gather},
+    // Before merge_linears: a gate and an up of one type are better interleaved than side by side.
+    {"merge_gate_up", merge_gate_up},
+    {"merge_linears", merge_linears},
+    {"fuse_rope_kv_write", fuse_rope_kv_write},
+    {"fuse_residual", fuse_residual},
+    // The number of Linears is final: each asks for its input type, and those on one x then share one quantize.
+    {"lower_quantize", lower_quantize},
+    {"eliminate_common_subexpressions", eliminate_common_subexpressions},
+    {"fuse_norm_quantize", fuse_norm_quantize},
+    {"eliminate_dead_code", eliminate_dead_code},
+};
+
+}  // namespace
+
+std::span<const Pass> passes() { return kPasses; }
+
+Result<Graph> optimize(Graph graph, const PassOptions& options) {
+  if (options.observe) options.observe("input", graph);
+  for (const Pass& pass : kPasses) {
+    const std::string name(pass.name);
+    Result<Graph> next = pass.run(graph, options);
+    if (!next.ok()) return std::move(next).status().with_context(name);
+    graph = std::move(next).value();
+    Status verified = verify(graph);
+    if (!verified.ok()) return error(Code::kInternal, "%s: %s", name.c_str(), std::string(verified.message()).c_str());
+    if (options.observe) options.observe(pass.name, graph);
+  }
+  return graph;
+}
+
+}  // namespace lmn::graph
