@@ -50,9 +50,9 @@ struct TokenizerData {
 };
 
 struct EncodeOptions {
-  bool parse_special = false;              // text such as "<|im_end|>" becomes the control token of that name
-  std::optional<bool> add_bos;             // absent: as the model says. It is added even where the text spells it out
-  std::optional<bool> add_eos;
+  bool parse_special = false;                  // text such as "<|im_end|>" becomes the control token of that name
+  std::optional<bool> add_bos = std::nullopt;  // absent: as the model says. Added even where the text spells it out
+  std::optional<bool> add_eos = std::nullopt;
 };
 
 struct DecodeOptions {

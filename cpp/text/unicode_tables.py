@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes unicode_tables.inc from Python's unicodedata: the character classes that the pre-tokenisers distinguish.
+
+Every code point is a letter (\\p{L}), a number (\\p{N}), whitespace (the White_Space property, which is what \\s means in
+the regex engines the original tokenizers use: Oniguruma, Rust, Python's regex), or other. The table lists the
+points where the class changes, each as code_point << 2 | class, ascending; a binary search finds the class. White_Space
+is not in unicodedata; its 25 characters have been fixed since Unicode 6.3 and are listed here.
+
+Usage: python3.11 unicode_tables.py > unicode_tables.inc. The checked-in output is from Unicode 14.0, the version of
+Oniguruma 6.9.8 inside Hugging Face tokenizers; a Python with another version is refused.
+"""
+
+import sys
+import unicodedata
+
+UNICODE_VERSION = "14.0.0"
+OTHER, LETTER, NUMBER, SPACE = range(4)
+WHITE_SPACE = frozenset(
+    [*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
+)
+
+
+def char_class(code_point: int) -> int:
+    if code_point in WHITE_SPACE:
+        return SPACE
+    return {"L": LETTER, "N": NUMBER}.get(unicodedata.category(chr(code_point))[0], OTHER)
+
+
+def main() -> None:
+    if unicodedata.unidata_version != UNICODE_VERSION:
+        sys.exit(f"this Python has Unicode {unicodedata.unidata_version}, need {UNICODE_VERSION} (Python 3.11)")
+    changes = []
+    previous = None
+    for code_point in range(0x110000):
+        current = char_class(code_point)
+        if current != previous:
+            changes.append(code_point << 2 | current)
+            previous = current
+    print("// SPDX-License-Identifier: Apache-2.0")
+    print("//")
+    print(f"// Written by unicode_tables.py from Unicode {UNICODE_VERSION}: do not edit. code_point << 2 | CharClass, where the")
+    print("// class changes.")
+    print(f"inline constexpr uint32_t kClassChanges[{len(changes)}] = {{")
+    line = "   "
+    for change in changes:
+        item = f" {change:#x},"
+        if len(line) + len(item) > 100:
+            print(line)
+            line = "   "
+        line += item
+    print(line)
+    print("};")
+
+
+if __name__ == "__main__":
+    main()
