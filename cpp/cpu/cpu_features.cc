@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/cpu_features.h"
+
+#include <cstdint>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+namespace lmn::cpu {
+
+#if defined(__x86_64__) || defined(__i386__)
+namespace {
+
+bool bit(uint32_t value, int index) { return (value >> index) & 1u; }
+
+// XCR0: which register sets the operating system saves. Only readable when cpuid says OSXSAVE.
+uint64_t saved_state() {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
+}  // namespace
+
+CpuFeatures cpu_features() {
+  CpuFeatures features;
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return features;
+  const bool osxsave = bit(c, 27), fma = bit(c, 12), f16c = bit(c, 29), avx = bit(c, 28);
+  if (!osxsave || !avx) return features;
+  const uint64_t saved = saved_state();
+  constexpr uint64_t kYmm = 0x6, kZmm = 0xE6;  // XMM and YMM; with opmask, upper ZMM and ZMM16-31
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
+  features.avx2 = bit(b, 5) && fma && f16c && (saved & kYmm) == kYmm;
+  const bool avx512 = bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && bit(c, 11);  // F DQ BW VL, VNNI
+  features.avx512 = features.avx2 && avx512 && (saved & kZmm) == kZmm;
+  return features;
+}
+#else
+CpuFeatures cpu_features() { return {}; }
+#endif
+
+}  // namespace lmn::cpu

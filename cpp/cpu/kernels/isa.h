@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// IsaKernels: what one instruction set's file (scalar.cc, avx2.cc, avx512.cc) exports, its only symbol. The tasks below are
+// operators cut down to raw pointers: cpu_kernels.cc, compiled for the baseline, splits the work and calls these.
+//
+// The fence (DESIGN section 6): files compiled with flags of a newer chip include intrinsics and plain-data headers like
+// this one only, and keep everything in unnamed namespaces, so that no inline function compiled for that chip can be
+// picked by the linker for the common path. tests/unit/cpu/fence_test.cc checks their objects.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "ops/op_args.h"
+#include "ops/worker.h"
+
+namespace lmn::cpu {
+
+// Output channels of panels [panel_begin, panel_end) of one segment, for all rows.
+struct LinearTask {
+  DType source;      // type in the file
+  DType input_type;  // of x: kF32, kQA8 or kQA16
+  int64_t columns;
+  const std::byte* panels;  // of the segment; panel i at i * panel_layout(...).bytes
+  int64_t panel_begin, panel_end;
+  bool gated;  // panels alternate gate and up, both bounds are even, y = silu(gate) * up
+
+  int64_t rows;
+  const std::byte* x;
+  int64_t x_row_bytes;
+
+  int64_t channels;       // valid output channels of the segment; of each of the two when gated
+  const float* bias;      // of the segment's first channel, or null
+  const float* bias_up;   // of the first up channel when gated, or null
+  const float* residual;  // of the segment's first channel in row 0, or null; rows y_stride apart
+  float* y;               // of the segment's first channel in row 0
+  int64_t y_stride;       // elements
+};
+
+// `lanes` rows of a file's tensor (fewer at its end) to one panel.
+struct PackTask {
+  DType source;
+  DType input_type;
+  int64_t columns;
+  const std::byte* rows;  // first row of the panel, rows one after the other, any alignment
+  int64_t valid;          // how many of the lanes exist; the others become zero
+  std::byte* panel;
+};
+
+// One output channel back to float32 (an embedding row).
+struct UnpackTask {
+  DType source;
+  DType input_type;
+  int64_t columns;
+  const std::byte* panel;
+  int64_t lane;
+  float* y;
+};
+
+struct IsaKernels {
+  int quant_lanes;  // panel width of quantised weights
+  int float_lanes;  // and of float weights
+  bool byte_dot;    // 8-bit weights gain from kQA8 activations (VNNI); otherwise they take kQA16 only
+
+  void (*linear)(const LinearTask&);
+  void (*pack)(const PackTask&);
+  void (*unpack)(const UnpackTask&);
+  size_t (*attention_scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head);
+
+  ops::KernelFn rms_norm, quantize, rms_norm_quantize, rope, kv_write, rope_kv_write, attention, silu_mul, add;
+};
+
+namespace scalar {
+extern const IsaKernels kKernels;
+}
+namespace avx2 {
+extern const IsaKernels kKernels;
+}
+namespace avx512 {
+extern const IsaKernels kKernels;
+}
+
+}  // namespace lmn::cpu

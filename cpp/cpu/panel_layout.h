@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The packed layout of a weight: panels of `lanes` output channels, each a run of planes.
+//
+//   float weights       values [columns][lanes]
+//   quantised weights   quants, per block of 32 columns (below)
+//                       scales, per block: what ScaleKind says, [lanes] each
+//                       supers, per 256 columns (K-quants only), [lanes] each
+//
+// Quants of one block, as units of `lanes` x 4 bytes (one vector; lane c belongs to channel c; k counts within the block):
+//   4-bit, kQA8    4 units; byte i of unit j holds k = 4j + i in its low nibble and 16 + 4j + i in its high one
+//   4-bit, kQA16   the same with the middle bytes of each lane swapped, so that masking 16-bit halves gives neighbouring
+//                  pairs: unit j shifted by 0, 4, 8, 12 gives k = 4j, 16 + 4j, 4j + 2, 18 + 4j and the k after each
+//   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i
+//   8-bit, kQA16   16 half units of `lanes` x 2 bytes; byte i of half unit j is k = 2j + i
+// A stored integer is q + zero(): a weight is scale * (stored - zero) + minimum.
+//
+// Bytes per weight are the file's for q4_0, q4_1, q8_0, q6_k (within 3 %), q4_k (0.58 against 0.5625) and the float types;
+// q5_0, q5_1 and q5_k are widened to 8 bits (1.06, 1.125 and 1.08 against 0.6875, 0.75 and 0.6875).
+//
+// Plain data and internal linkage: fenced kernel files include this header.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace lmn::cpu {
+namespace {
+
+enum class ScaleKind : uint8_t {
+  kNone,      // float weights
+  kHalf,      // f16 scale per block
+  kHalfMin,   // f16 scale, f16 minimum per block
+  kSuper,     // u8 scale, u8 minimum per block; f16 d and f16 -dmin per 256: scale = d * u8, minimum = -dmin * u8
+  kSuper16,   // two s8 scales per block, one for each 16 columns; f16 d per 256
+};
+
+struct WeightKind {
+  int bits = 0;         // of a stored integer or float: 4, 8, 16, 32
+  int zero = 0;         // what the file's integers are offset by: 8 for q4_0, 16 for q5_0, 32 for q6_k
+  ScaleKind scales = ScaleKind::kNone;
+};
+
+[[maybe_unused]] constexpr WeightKind weight_kind(DType type) {
+  switch (type) {
+    case DType::kF32: return {32, 0, ScaleKind::kNone};
+    case DType::kF16:
+    case DType::kBF16: return {16, 0, ScaleKind::kNone};
+    case DType::kQ4_0: return {4, 8, ScaleKind::kHalf};
+    case DType::kQ4_1: return {4, 0, ScaleKind::kHalfMin};
+    case DType::kQ4_K: return {4, 0, ScaleKind::kSuper};
+    case DType::kQ8_0: return {8, 0, ScaleKind::kHalf};
+    case DType::kQ5_0: return {8, 16, ScaleKind::kHalf};
+    case DType::kQ5_1: return {8, 0, ScaleKind::kHalfMin};
+    case DType::kQ5_K: return {8, 0, ScaleKind::kSuper};
+    case DType::kQ6_K: return {8, 32, ScaleKind::kSuper16};
+    default: return {};
+  }
+}
+
+// Bytes of the scales of one block and of the supers of 256 columns, per lane.
+[[maybe_unused]] constexpr int scale_bytes(ScaleKind kind) {
+  return kind == ScaleKind::kNone ? 0 : kind == ScaleKind::kHalfMin ? 4 : 2;
+}
+[[maybe_unused]] constexpr int super_bytes(ScaleKind kind) {
+  return kind == ScaleKind::kSuper ? 4 : kind == ScaleKind::kSuper16 ? 2 : 0;
+}
+
+// Offsets of the planes of a panel, in bytes.
+struct PanelLayout {
+  int64_t scales = 0;
+  int64_t supers = 0;
+  int64_t bytes = 0;  // a multiple of 64
+};
+
+[[maybe_unused]] constexpr PanelLayout panel_layout(DType type, int64_t columns, int64_t lanes) {
+  const WeightKind kind = weight_kind(type);
+  PanelLayout layout;
+  layout.scales = columns * lanes * kind.bits / 8;
+  layout.supers = layout.scales + columns / 32 * lanes * scale_bytes(kind.scales);
+  layout.bytes = (layout.supers + columns / 256 * lanes * super_bytes(kind.scales) + 63) / 64 * 64;
+  return layout;
+}
+
+}  // namespace
+}  // namespace lmn::cpu
