@@ -71,6 +71,10 @@ ValueId Builder::gather_rows(ValueId x, ValueId indices, std::string name) {
   return node(Op::kGatherRows, {x, indices}, {}, std::move(name));
 }
 
+void Builder::fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
 Result<Graph> Builder::finish() {
   LMN_RETURN_IF_ERROR(std::exchange(status_, Status()));
   Graph graph = std::exchange(graph_, Graph());

@@ -34,6 +34,10 @@ class Builder {
   // Any operator, by its operands and attributes.
   ValueId node(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name);
 
+  // Records an error of the caller's own, as if an operator had failed.
+  void fail(Status status);
+  bool ok() const { return status_.ok(); }
+
   // The verified graph. The builder is empty afterwards.
   Result<Graph> finish();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a model file to a graph: one file per architecture family, and one function that knows them all. Every
-// hyperparameter and the shape of every tensor is checked here, so that a graph that was built is well formed; nothing
-// is read from the tensors themselves (the plan does that, once).
+// hyperparameter and the shape of every tensor is checked here, so that a graph that was built is well formed. Weights
+// are not read (the plan does that, once); rope_freqs.weight, a few dozen numbers, is.
 #pragma once
 
 #include <cstdint>
