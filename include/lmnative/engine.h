@@ -183,8 +183,8 @@ typedef struct lmn_memory_entry {
   uint64_t peak;
 } lmn_memory_entry;
 
-/* Entries by (buffer, capacity, count), see tokenizer.h. "mapped" counts the model file's address space, which costs
- * memory only where it was touched and not given back. */
+/* Entries by (buffer, capacity, count), see tokenizer.h; the last one is "total". "mapped" counts the model file's address
+ * space, which costs memory only where it was touched and not given back. */
 LMN_API lmn_status lmn_engine_memory_get(const lmn_engine *engine, lmn_memory_entry *entries, size_t capacity,
                                          size_t *count, lmn_error **err);
 

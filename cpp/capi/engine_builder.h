@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a model file to a running engine: formats -> models -> graph passes -> plan on a device, with a thread team, a KV
+// cache and a ledger. The one place that knows all of these parts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "capi/model_object.h"
+#include "capi/progress.h"
+#include "core/status.h"
+#include "engine/engine.h"
+#include "memory/ledger.h"
+
+namespace lmn::capi {
+
+struct BuildOptions {
+  int32_t threads = 0;               // 0: default_thread_count()
+  int32_t context_tokens = 0;        // 0: the model's
+  int64_t kv_tokens = 0;             // 0: context_tokens
+  int32_t prefill_chunk_tokens = 0;  // 0: kDefaultPrefillChunk
+  int32_t queue_capacity = 0;        // 0: the engine's default
+};
+
+// A longer chunk no longer makes a matrix product faster on a CPU: its weights were read once for all rows already.
+inline constexpr int32_t kDefaultPrefillChunk = 512;
+inline constexpr int32_t kMaxPrefillChunk = 4096;
+
+struct BuiltEngine {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<engine::Engine> object;
+  // Null when the model's tokenizer is one this version does not know; then `tokenizer_error` says so.
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  Status tokenizer_error;
+  int64_t load_ns = 0;
+  int32_t queue_capacity = 0;
+};
+
+// Progress is stepped on the calling thread.
+Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options, Progress& progress);
+
+}  // namespace lmn::capi
