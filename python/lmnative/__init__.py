@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lmnative: language models through one native library with a stable C ABI.
+
+    llm = lmnative.LLM("smollm2-135m")
+    print(llm.chat("What is a lighthouse for?").text)
+
+Importing this loads the library and nothing else: numpy, jinja2 and tqdm are imported by the calls that need them.
+"""
+
+from __future__ import annotations
+
+import os as _os
+
+from lmnative import _lmnative
+from lmnative._lmnative import Tensor
+from lmnative.errors import (
+    CancelledError,
+    ChatTemplateError,
+    ClosedError,
+    CorruptError,
+    Error,
+    InternalError,
+    InvalidArgumentError,
+    IoError,
+    NotFoundError,
+    OutOfMemoryError,
+    QueueFullError,
+    UnsupportedError,
+    WaitTimeoutError,
+)
+from lmnative.llm import LLM, MemoryUse, Stream
+from lmnative.model import Metadata, Model, ModelInfo, TensorInfo
+from lmnative.results import Chunk, Completion, Usage
+from lmnative.tokenizer import Decoder, Tokenizer
+
+__version__: str = _lmnative.version()
+
+__all__ = [
+    "LLM",
+    "CancelledError",
+    "ChatTemplateError",
+    "Chunk",
+    "ClosedError",
+    "Completion",
+    "CorruptError",
+    "Decoder",
+    "Error",
+    "InternalError",
+    "InvalidArgumentError",
+    "IoError",
+    "MemoryUse",
+    "Metadata",
+    "Model",
+    "ModelInfo",
+    "NotFoundError",
+    "OutOfMemoryError",
+    "QueueFullError",
+    "Stream",
+    "Tensor",
+    "TensorInfo",
+    "Tokenizer",
+    "UnsupportedError",
+    "Usage",
+    "WaitTimeoutError",
+    "build_info",
+    "get_cmake_dir",
+    "get_include",
+    "get_library",
+]
+
+_HERE = _os.path.dirname(_os.path.abspath(__file__))
+
+
+def build_info() -> dict[str, object]:
+    """What this library is and runs on: version, abi_version, compiler, build_type, backends, cpu_target,
+    cpu_targets (comma-separated) and cpu_threads (the default thread count).
+
+    Raises InvalidArgumentError or UnsupportedError when LMN_CPU_TARGET names a target that is unknown or not available.
+    """
+    return _lmnative.build_info()
+
+
+def get_include() -> str:
+    """The folder to give a C or C++ compiler with -I for ``#include <lmnative/lmnative.h>``."""
+    return _os.path.join(_HERE, "include")
+
+
+def get_library() -> str:
+    """The shared library: to link with, or to load with ctypes or dlopen."""
+    return _os.path.join(_HERE, "lib", f"liblmnative.so.{_lmnative.abi_version()}")
+
+
+def get_cmake_dir() -> str:
+    """The folder to give CMake as lmnative_DIR for ``find_package(lmnative)``."""
+    return _os.path.join(_HERE, "lib", "cmake", "lmnative")

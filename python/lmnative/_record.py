@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small value objects. Not dataclasses: importing those costs more than importing this whole package."""
+
+from __future__ import annotations
+
+
+class Record:
+    """Attributes listed in ``__slots__``, given by keyword; compared and printed by value."""
+
+    __slots__ = ()
+
+    def __init__(self, **values: object) -> None:
+        for name in self.__slots__:
+            setattr(self, name, values.pop(name))
+        if values:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields as a dictionary, for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lmnative. One module per subcommand, imported when it is used.
+
+A Unix tool: results on standard output, everything else on standard error, errors as one line; exit code 0, 1 (failed),
+2 (usage) or 130 (Ctrl-C); a closed pipe ends it silently.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line `arguments` (default: sys.argv) and returns the exit code."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # A terminal without UTF-8 shows "?" and does not stop the answer.
+    from lmnative.cli.arguments import parse
+
+    options = parse(arguments)
+    from lmnative.errors import Error
+
+    try:
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more. The interpreter would complain when it flushes at exit: let it flush into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Error, OSError, MemoryError) as error:
+        fail(error)
+        return 1
+
+
+def fail(error: object) -> None:
+    """Prints an error as one line on standard error."""
+    sys.stdout.flush()
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"lmnative: error: {text}", file=sys.stderr, flush=True)

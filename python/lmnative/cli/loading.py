@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What subcommands share: loading a model with a progress bar, and figures about this process."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from lmnative.llm import LLM
+
+
+def load(options: argparse.Namespace, context: int | None = None) -> tuple[LLM, float]:
+    """The LLM that the engine options describe, and the seconds it took. `context` is used where none was given."""
+    start = time.perf_counter()
+    llm = LLM(
+        options.model,
+        threads=options.threads,
+        context=options.context if options.context is not None else context,
+        read_mode=options.read_mode,
+        progress=sys.stderr.isatty(),
+    )
+    return llm, time.perf_counter() - start
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process has held in RAM; mapped pages of files count."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with control characters escaped: what a file says must not steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request gives back: Completion as a whole, Chunk piece by piece, Usage for its cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmnative._record import Record
+
+if TYPE_CHECKING:
+    import numpy
+
+FINISH_REASONS = (None, "stop", "length", "cancelled", "error", "deadline")
+"""By lmn_chunk.finish_reason."""
+
+
+class Usage(Record):
+    """Tokens and time of one request."""
+
+    __slots__ = (
+        "prompt_tokens",
+        "completion_tokens",
+        "queue_seconds",
+        "prefill_seconds",
+        "decode_seconds",
+    )
+
+    prompt_tokens: int
+    """Tokens of the prompt."""
+    completion_tokens: int
+    """Tokens generated."""
+    queue_seconds: float
+    """From submit until the engine took it up."""
+    prefill_seconds: float
+    """From then to the first token."""
+    decode_seconds: float
+    """From the first token to the last."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def prefill_tokens_per_second(self) -> float:
+        """Prompt tokens over prefill time; 0.0 if there was none."""
+        return self.prompt_tokens / self.prefill_seconds if self.prefill_seconds > 0 else 0.0
+
+    @property
+    def decode_tokens_per_second(self) -> float:
+        """Tokens after the first one over decode time; 0.0 with fewer than two tokens."""
+        return (self.completion_tokens - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
+
+    @classmethod
+    def from_stats(cls, stats: dict[str, int]) -> Usage:
+        """From the extension module's request statistics."""
+        return cls(
+            prompt_tokens=stats["prompt_tokens"],
+            completion_tokens=stats["generated_tokens"],
+            queue_seconds=stats["queue_ns"] / 1e9,
+            prefill_seconds=stats["prefill_ns"] / 1e9,
+            decode_seconds=stats["decode_ns"] / 1e9,
+        )
+
+
+class Chunk(Record):
+    """A piece of an answer while it is generated. ``str(chunk)`` is its text."""
+
+    __slots__ = ("text", "token_ids", "finish_reason", "logprobs", "top_logprobs", "logits")
+
+    text: str
+    """Complete characters only; may lag behind the tokens."""
+    token_ids: list[int]
+    """The new tokens; may be empty in the last chunk."""
+    finish_reason: str | None
+    """None until the last chunk; see Completion.finish_reason."""
+    logprobs: list[float] | None
+    """Per token the natural log of its probability (of the model, before sampling); None unless asked for."""
+    top_logprobs: list[dict[int, float]] | None
+    """Per token the likeliest alternatives as {token id: logprob}, likeliest first; None unless asked for."""
+    logits: numpy.ndarray | None
+    """float32 [len(token_ids), vocab]; None unless asked for."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Completion(Record):
+    """A finished answer. ``str(completion)`` is its text."""
+
+    __slots__ = ("text", "token_ids", "finish_reason", "logprobs", "top_logprobs", "logits", "usage", "seed")
+
+    text: str
+    """The answer; a stop string is not part of it."""
+    token_ids: list[int]
+    """Every generated token, the end-of-generation token included."""
+    finish_reason: str | None
+    """"stop" (end-of-generation token, stop token or stop string), "length" (max_tokens or the context's end),
+    "deadline" (the timeout passed), "cancelled", or None for an answer that is not finished."""
+    logprobs: list[float] | None
+    """As in Chunk."""
+    top_logprobs: list[dict[int, float]] | None
+    """As in Chunk."""
+    logits: numpy.ndarray | None
+    """As in Chunk: float32 [len(token_ids), vocab]."""
+    usage: Usage
+    """Tokens and time."""
+    seed: int
+    """The seed in use: give it as ``seed=`` to get the same tokens again."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def joined(chunks: list[Chunk], stats: dict[str, int]) -> Completion:
+    """One Completion from the chunks of a request and its statistics."""
+    logits = [chunk.logits for chunk in chunks if chunk.logits is not None]
+    if logits:
+        import numpy
+
+        logits = numpy.concatenate(logits)
+    with_logprobs = [chunk for chunk in chunks if chunk.logprobs is not None]
+    return Completion(
+        text="".join(chunk.text for chunk in chunks),
+        token_ids=[token for chunk in chunks for token in chunk.token_ids],
+        finish_reason=chunks[-1].finish_reason if chunks else None,
+        logprobs=[value for chunk in with_logprobs for value in chunk.logprobs] if with_logprobs else None,
+        top_logprobs=[value for chunk in with_logprobs for value in chunk.top_logprobs] if with_logprobs else None,
+        logits=logits if len(logits) else None,
+        usage=Usage.from_stats(stats),
+        seed=stats["seed"],
+    )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keywords of generate, stream, chat and chat_stream: their names, types and defaults, and the way into the C ABI.
+
+Ranges are the library's to check, except where the C ABI reads 0 as "default" and Python means it.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from lmnative import _lmnative
+from lmnative.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TypedDict
+
+    class GenerateOptions(TypedDict, total=False):
+        """Every keyword that a request takes; documented at LLM.generate."""
+
+        max_tokens: int | None
+        temperature: float
+        top_k: int
+        top_p: float
+        min_p: float
+        repetition_penalty: float
+        presence_penalty: float
+        frequency_penalty: float
+        penalty_last_n: int | None
+        seed: int | None
+        stop: str | Iterable[str]
+        stop_token_ids: Iterable[int]
+        ignore_eos: bool
+        logprobs: int | None
+        logits: bool
+        logit_bias: Mapping[int, float] | None
+        priority: int
+        timeout: float | None
+        keep_special: bool
+        parse_special: bool
+        add_bos: bool | None
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    """`value` as an int in [low, high]; TypeError or InvalidArgumentError names the keyword."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
+    if not low <= number <= high:
+        raise InvalidArgumentError(f"{name} is {number}, must be {low} to {high}")
+    return number
+
+
+def number(name: str, value: object) -> float:
+    """`value` as a float; TypeError names the keyword."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}") from None
+
+
+def positive(name: str, value: object) -> float:
+    """`value` as a float above 0: for what the C ABI takes 0 for "default"."""
+    result = number(name, value)
+    if not result > 0:
+        raise InvalidArgumentError(f"{name} is {result:g}, must be above 0")
+    return result
+
+
+def tristate(value: bool | None) -> int:
+    """None, True, False as LMN_DEFAULT, LMN_YES, LMN_NO."""
+    if value is None:
+        return _lmnative.DEFAULT
+    return _lmnative.YES if value else _lmnative.NO
+
+
+def _seconds_to_ns(name: str, value: object) -> int:
+    seconds = positive(name, value)
+    return min(int(seconds * 1e9) or 1, 2**63 - 1) if seconds < 1e10 else 2**63 - 1
+
+
+def request_options(
+    *,
+    max_tokens: int | None = 256,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    penalty_last_n: int | None = None,
+    seed: int | None = None,
+    stop: str | Iterable[str] = (),
+    stop_token_ids: Iterable[int] = (),
+    ignore_eos: bool = False,
+    logprobs: int | None = None,
+    logits: bool = False,
+    logit_bias: Mapping[int, float] | None = None,
+    priority: int = 0,
+    timeout: float | None = None,
+    keep_special: bool = False,
+    parse_special: bool = False,
+    add_bos: bool | None = None,
+) -> dict[str, object]:
+    """The keywords of _lmnative.Engine.submit, from those of LLM.generate."""
+    int32 = (-(2**31), 2**31 - 1)
+    flags = 0
+    for wanted, flag in (
+        (parse_special, _lmnative.REQUEST_PARSE_SPECIAL),
+        (seed is not None, _lmnative.REQUEST_SEED),
+        (ignore_eos, _lmnative.REQUEST_IGNORE_EOS),
+        (logprobs is not None, _lmnative.REQUEST_LOGPROBS),
+        (logits, _lmnative.REQUEST_LOGITS),
+        (keep_special, _lmnative.REQUEST_KEEP_SPECIAL),
+    ):
+        flags |= flag if wanted else 0
+    stops = [stop] if isinstance(stop, (str, bytes)) else list(stop or ())
+    return {
+        "flags": flags,
+        "add_bos": tristate(add_bos),
+        "max_tokens": 0 if max_tokens is None else integer("max_tokens", max_tokens, 1, 2**32 - 1),
+        "temperature": number("temperature", temperature),
+        "top_k": integer("top_k", top_k, *int32),
+        "top_p": positive("top_p", top_p),
+        "min_p": number("min_p", min_p),
+        "repetition_penalty": positive("repetition_penalty", repetition_penalty),
+        "presence_penalty": number("presence_penalty", presence_penalty),
+        "frequency_penalty": number("frequency_penalty", frequency_penalty),
+        "penalty_last_n": 0 if penalty_last_n is None else integer("penalty_last_n", penalty_last_n, 1, 2**32 - 1),
+        "seed": 0 if seed is None else integer("seed", seed, 0, 2**64 - 1),
+        "top_logprobs": 0 if logprobs is None else integer("logprobs", logprobs, 0, 2**32 - 1),
+        "priority": integer("priority", priority, *int32),
+        "logit_bias": [
+            (integer("logit_bias token", token, *int32), number("logit_bias", bias))
+            for token, bias in (logit_bias or {}).items()
+        ],
+        "stop": stops,
+        "stop_ids": [integer("stop_token_ids", token, *int32) for token in stop_token_ids or ()],
+        "deadline_ns": 0 if timeout is None else _seconds_to_ns("timeout", timeout),
+    }
