@@ -65,8 +65,9 @@ LMN_API const char *lmn_status_name(lmn_status status);
 
 /* Why a call failed. Immutable. */
 typedef struct lmn_error lmn_error;
+/* The status of the call that failed; LMN_OK for NULL. */
 LMN_API lmn_status lmn_error_status(const lmn_error *error);
-/* The message, NUL-terminated UTF-8; lives as long as `error`. It names the input and the remedy. */
+/* The message, NUL-terminated UTF-8; lives as long as `error`. It names the input and the remedy. "" for NULL. */
 LMN_API const char *lmn_error_message(const lmn_error *error);
 LMN_API void lmn_error_destroy(lmn_error *error);
 

@@ -75,7 +75,7 @@ typedef struct lmn_request_options {
   float presence_penalty;     /* subtracted from the logit of tokens seen in the answer, [-100, 100] */
   float frequency_penalty;    /* subtracted once per occurrence in the answer, [-100, 100] */
   uint32_t penalty_last_n;    /* how many of the last tokens the penalties look at; 0: all */
-  uint64_t seed;              /* with LMN_REQUEST_SEED; otherwise drawn and reported by lmn_request_stats_get */
+  uint64_t seed;              /* with LMN_REQUEST_SEED; otherwise drawn, and reported by lmn_request_stats_get */
   uint32_t top_logprobs;      /* with LMN_REQUEST_LOGPROBS: likeliest alternatives per token, 0 to 64 */
   int32_t priority;           /* higher first: -2 to 2 */
   const lmn_token_bias *logit_bias;
@@ -139,6 +139,7 @@ typedef struct lmn_request_stats {
   uint64_t tag;
 } lmn_request_stats;
 
+/* The figures of a request so far. */
 LMN_API lmn_status lmn_request_stats_get(const lmn_request *request, lmn_request_stats *stats, lmn_error **err);
 
 typedef struct lmn_score_options {
@@ -174,6 +175,7 @@ typedef struct lmn_engine_stats {
   uint64_t load_ns;          /* what lmn_engine_create took */
 } lmn_engine_stats;
 
+/* Each figure is exact; together they are not one moment. */
 LMN_API lmn_status lmn_engine_stats_get(const lmn_engine *engine, lmn_engine_stats *stats, lmn_error **err);
 
 /* Who holds memory, in bytes. `peak` are the highest values so far. */

@@ -57,6 +57,7 @@ typedef struct lmn_model_info {
   uint32_t head_dim;
 } lmn_model_info;
 
+/* What the directory of the file says. */
 LMN_API lmn_status lmn_model_info_get(const lmn_model *model, lmn_model_info *info, lmn_error **err);
 
 /* Kinds of a metadata value. */
@@ -75,7 +76,7 @@ typedef struct lmn_value {
   uint64_t u64;
   int64_t i64;
   double f64;
-  const char *text;       /* not NUL-terminated: text_bytes */
+  const char *text;       /* not NUL-terminated: text_bytes; as in the file, perhaps not UTF-8 */
   uint64_t text_bytes;
   uint32_t array_kind;    /* LMN_VALUE_* of the elements */
   uint32_t bits;          /* width of the number in the file: 8, 16, 32, 64; 0 for others */
@@ -104,6 +105,7 @@ typedef struct lmn_tensor_info {
   uint32_t supported;     /* 1 if this version can compute with the type */
 } lmn_tensor_info;
 
+/* Tensor `index` of the directory, in the order of the files. LMN_NOT_FOUND past the end. */
 LMN_API lmn_status lmn_model_tensor_get(const lmn_model *model, uint64_t index, lmn_tensor_info *info, lmn_error **err);
 
 /* The bytes of a tensor in place, as a read-only DLPack tensor that keeps the model alive. Plain types keep their

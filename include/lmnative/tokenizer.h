@@ -37,6 +37,7 @@ typedef struct lmn_tokenizer_info {
   uint32_t reserved;
 } lmn_tokenizer_info;
 
+/* Size, special tokens and defaults. */
 LMN_API lmn_status lmn_tokenizer_info_get(const lmn_tokenizer *tokenizer, lmn_tokenizer_info *info, lmn_error **err);
 
 /* Token kinds (GGUF tokenizer.ggml.token_type). */
@@ -56,6 +57,7 @@ typedef struct lmn_token_info {
   uint32_t reserved;
 } lmn_token_info;
 
+/* One token. LMN_INVALID_ARGUMENT names an id out of range. */
 LMN_API lmn_status lmn_tokenizer_token_get(const lmn_tokenizer *tokenizer, int32_t id, lmn_token_info *info,
                                            lmn_error **err);
 
@@ -90,6 +92,7 @@ LMN_API lmn_status lmn_tokenizer_decode(const lmn_tokenizer *tokenizer, const in
 
 /* Decodes a stream of ids: never hands out half a character. */
 typedef struct lmn_decoder lmn_decoder;
+/* Keeps the tokenizer alive. `options` may be NULL. */
 LMN_API lmn_status lmn_decoder_create(const lmn_tokenizer *tokenizer, const lmn_decode_options *options,
                                       lmn_decoder **decoder, lmn_error **err);
 LMN_API void lmn_decoder_destroy(lmn_decoder *decoder);

@@ -13,6 +13,7 @@ LMN_BEGIN_C
 /* ABI these headers describe. A client may compare it with lmn_abi_version(). */
 #define LMN_ABI_VERSION 0
 
+/* ABI version of the library in use. */
 LMN_API uint32_t lmn_abi_version(void);
 /* Package version, "MAJOR.MINOR.PATCH". Static storage. */
 LMN_API const char *lmn_version(void);
