@@ -15,7 +15,7 @@ Result<Graph> lower_quantize(const Graph& graph, const PassOptions& options) {
       LMN_RETURN_IF_ERROR(rewriter.copy(node));
       continue;
     }
-    LMN_ASSIGN_OR_RETURN(const std::optional<DType> wanted, common_input_type(graph, node, options));
+    LMN_ASSIGN_OR_RETURN(const std::optional<DType> wanted, linear_input_type(graph, node, options));
     if (!wanted) {
       return error(Code::kInternal, "linear '%s' merges weights that want different inputs", node.name.c_str());
     }

@@ -37,15 +37,22 @@ inline bool is_plain_linear(const Graph& graph, const Node& node) {
 
 inline bool is_precise(const Node& linear) { return linear.attributes.get_or<int64_t>("precise", 0) != 0; }
 
-// The input type that all pieces of a Linear's weight agree on; none where they do not.
-inline Result<std::optional<DType>> common_input_type(const Graph& graph, const Node& linear,
+// One input type that suits two weights, if there is one: of the two integer formats, the finer suits both.
+inline std::optional<DType> common_input_type(DType a, DType b) {
+  if (a == b) return a;
+  if (a == DType::kF32 || b == DType::kF32) return std::nullopt;
+  return DType::kQA16;
+}
+
+// What the device wants a Linear to read, for all pieces of its weight together; none where they do not go together.
+inline Result<std::optional<DType>> linear_input_type(const Graph& graph, const Node& linear,
                                                       const PassOptions& options) {
   std::optional<DType> common;
   for (const Piece& piece : graph.value(linear.inputs[1]).constant->pieces) {
     Result<DType> wanted = options.linear_input_type(piece.view.dtype, piece.view.shape.last(), is_precise(linear));
     if (!wanted.ok()) return std::move(wanted).status().with_context(piece.name);
-    if (common && *common != *wanted) return std::optional<DType>();
-    common = *wanted;
+    common = common_input_type(common.value_or(*wanted), *wanted);
+    if (!common) break;
   }
   return common;
 }

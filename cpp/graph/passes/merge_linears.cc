@@ -2,8 +2,7 @@
 //
 // Linears that read the same x become one over the pieces of all their weights: q, k and v are one product, x is read once,
 // and one barrier follows instead of three. Each old result is a column view of the new one, so every reader must take a
-// row stride. Weights may differ in file type (k and v often are finer than q) as long as the device reads the same kind of
-// input for all of them.
+// row stride. Weights may differ in file type (k and v often are finer than q) as long as one input type suits them all.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -34,7 +33,8 @@ struct Candidate {
 
 bool mergeable(const Candidate& a, const Candidate& b) {
   return a.node->inputs[0] == b.node->inputs[0] && is_precise(*a.node) == is_precise(*b.node) &&
-         (a.node->input(2) == kNone) == (b.node->input(2) == kNone) && a.input_type == b.input_type;
+         (a.node->input(2) == kNone) == (b.node->input(2) == kNone) &&
+         common_input_type(a.input_type, b.input_type).has_value();
 }
 
 // All Linears that may be merged, in groups of two or more, each in the order of the graph.
@@ -44,7 +44,7 @@ Result<std::vector<std::vector<Candidate>>> find_groups(const Graph& graph, cons
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     if (!is_plain_linear(graph, node) || !readers_take_views(graph, uses, node.outputs[0])) continue;
-    LMN_ASSIGN_OR_RETURN(const std::optional<DType> input_type, common_input_type(graph, node, options));
+    LMN_ASSIGN_OR_RETURN(const std::optional<DType> input_type, linear_input_type(graph, node, options));
     if (!input_type) continue;
     const Candidate candidate{&node, *input_type};
     const auto group = std::find_if(groups.begin(), groups.end(),

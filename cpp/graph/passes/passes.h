@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The optimiser: functions Graph -> Graph, listed in order in passes.cc and nowhere else. A pass keeps results: what it
-// returns computes the same outputs (bit for bit, save where it says otherwise). A pass knows no device: what it has to know
-// of one is asked through PassOptions.
+// returns computes the same outputs. Merging, hoisting and elimination keep every bit; fusion may keep an intermediate value
+// unrounded in a register; lower_quantize rounds. A pass knows no device: what it has to know of one is asked through
+// PassOptions.
 #pragma once
 
 #include <functional>

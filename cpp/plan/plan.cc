@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cinttypes>
+
+#include "core/check.h"
+#include "graph/schema.h"
+#include "ops/kernel.h"
+#include "ops/validate.h"
+#include "plan/barriers.h"
+#include "plan/binder.h"
+#include "plan/device_block.h"
+#include "plan/layout.h"
+#include "plan/weights.h"
+
+namespace lmn::plan {
+namespace {
+
+struct Stage {
+  ops::KernelFn kernel;
+  const void* args;
+  bool whole;          // every worker does all of it, into its own copy
+  bool barrier_after;  // before the next stage
+};
+
+struct Port {
+  std::string name;
+  DType dtype;
+  std::byte* data;
+};
+
+class PlanImpl final : public Plan {
+ public:
+  PlanImpl(Device& device, int workers) : device_(device), workers_(workers), weights_(device, device.kernels()) {}
+
+  Status build(const graph::Graph& graph, parallel::ThreadTeam& team, const PlanOptions& options);
+
+  const float* output(std::string_view name) const override {
+    for (const Port& port : outputs_) {
+      if (port.name == name) return reinterpret_cast<const float*>(port.data);
+    }
+    return nullptr;
+  }
+
+  void set_symbol(std::string_view name, int64_t value) override {
+    const int s = symbol_index(name);
+    LMN_CHECK(s >= 0 && name != "pages");
+    LMN_CHECK(value >= 0 && value <= bounds_[static_cast<size_t>(s)]);
+    set(static_cast<size_t>(s), value);
+  }
+
+  Status bind_kv(std::span<const ops::KvLayer> layers) override;
+
+  void run(parallel::ThreadTeam& team) override {
+    LMN_CHECK(team.size() == workers_);
+    LMN_CHECK(kv_bound_ || kv_.empty());
+    if (profiling_) {
+      team.run([&](int index) { walk<true>(team, index); });
+    } else {
+      team.run([&](int index) { walk<false>(team, index); });
+    }
+  }
+
+  int32_t kv_layers() const override { return static_cast<int32_t>(kv_.size()); }
+  int32_t kv_heads() const override { return kv_.empty() ? 0 : kv_.front().kv_heads; }
+  int32_t head_dim() const override { return kv_.empty() ? 0 : kv_.front().head_dim; }
+  int64_t packed_bytes() const override { return weights_.bytes(); }
+  int64_t arena_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
+  int barriers() const override {
+    return static_cast<int>(
+        std::count_if(stages_.begin(), stages_.end(), [](const Stage& stage) { return stage.barrier_after; }));
+  }
+
+  void set_profiling(bool on) override {
+    profiling_ = on;
+    if (!on) return;
+    profile_.assign(stages_.size(), {});
+    for (size_t s = 0; s < profile_.size(); ++s) {
+      profile_[s].op = ops::name(bound_.stages[s].op);
+      profile_[s].name = bound_.stages[s].name;
+    }
+  }
+  std::vector<ProfileEntry> profile() const override { return profile_; }
+
+  std::string dump() const override;
+
+ protected:
+  void* input_data(std::string_view name, DType dtype) override {
+    for (const Port& port : inputs_) {
+      if (port.name == name && port.dtype == dtype) return port.data;
+    }
+    return nullptr;
+  }
+
+ private:
+  Status read_bounds(const PlanOptions& options);
+  Status check_kernels(const graph::Graph& graph);
+  Status read_caches(const graph::Graph& graph);
+  Status allocate(const graph::Graph& graph);
+  Status bind(Binder* binder);
+  Status find_ports(const graph::Graph& graph);
+  void find_barriers(const graph::Graph& graph, const std::vector<int>& kv_layer);
+
+  // One member's way through the stages.
+  template <bool kProfile>
+  void walk(parallel::ThreadTeam& team, int index) {
+    using Clock = std::chrono::steady_clock;
+    std::byte* scratch = arena_.data() + layout_.arena_bytes + index * scratch_bytes_;
+    const ops::Worker share{index, index, workers_, scratch};
+    const ops::Worker alone{index, 0, 1, scratch};
+    [[maybe_unused]] Clock::time_point start;
+    if constexpr (kProfile) start = Clock::now();
+    for (const Stage& stage : stages_) {
+      stage.kernel(stage.args, stage.whole ? alone : share);
+      if (stage.barrier_after) team.barrier(index);
+      if constexpr (kProfile) {
+        if (index != 0) continue;
+        const Clock::time_point now = Clock::now();
+        ProfileEntry& entry = profile_[static_cast<size_t>(&stage - stages_.data())];
+        entry.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(now - start).count();
+        ++entry.calls;
+        start = now;
+      }
+    }
+  }
+
+  void set(size_t symbol, int64_t value) {
+    if (values_[symbol] == value) return;
+    values_[symbol] = value;
+    for (int64_t* rows : bound_.rows[symbol]) *rows = value;
+    const bool few = value <= kReplicateRows;
+    if (few != few_[symbol]) set_few(symbol, few);
+  }
+
+  // Whether workers keep own copies of activations with so many rows: changes strides, barriers and shares.
+  void set_few(size_t symbol, bool few) {
+    few_[symbol] = few;
+    for (const StridePatch& patch : bound_.strides[symbol]) *patch.stride = few ? patch.copy_bytes : 0;
+    size_t regime = 0;
+    for (size_t s = 0; s < few_.size(); ++s) regime |= (few_[s] ? size_t{1} : 0) << s;
+    const std::vector<bool>& barrier_before = barriers_[regime];
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const BoundStage& bound = bound_.stages[i];
+      stages_[i].whole = bound.writes_own_copy && bound.symbol >= 0 && few_[static_cast<size_t>(bound.symbol)];
+      stages_[i].barrier_after = i + 1 < stages_.size() && barrier_before[i + 1];
+    }
+  }
+
+  Device& device_;
+  const int workers_;
+  Bounds bounds_{};
+  Layout layout_;
+  Weights weights_;
+  DeviceBlock arena_;  // intermediate values, then the workers' scratch
+  int64_t scratch_bytes_ = 0;  // of one worker
+  std::vector<ops::KvLayer> kv_;
+  bool kv_bound_ = false;
+  BoundStages bound_;
+  std::vector<Stage> stages_;
+  std::array<int64_t, kSymbols.size()> values_{};
+  std::array<bool, kSymbols.size()> few_{};
+  // For every regime (bit s: symbol s has few rows), before which stages the team waits. Regimes that differ only in
+  // symbols without own copies are not told apart, and share the vector of the regime without them.
+  std::array<std::vector<bool>, size_t{1} << kSymbols.size()> barriers_;
+  std::vector<Port> inputs_, outputs_;
+  std::vector<std::string> operands_;  // of every stage, for dump()
+  bool profiling_ = false;
+  std::vector<ProfileEntry> profile_;
+};
+
+Status PlanImpl::read_bounds(const PlanOptions& options) {
+  bounds_ = {options.max_tokens, options.max_outputs, options.max_sequences, options.max_pages_per_sequence};
+  for (size_t s = 0; s < bounds_.size(); ++s) {
+    if (bounds_[s] >= 1 && bounds_[s] <= INT32_MAX) continue;
+    return error(Code::kInvalidArgument, "a plan for at most %" PRId64 " %s: expected 1 to 2147483647", bounds_[s],
+                 std::string(kSymbols[s]).c_str());
+  }
+  return {};
+}
+
+Status PlanImpl::check_kernels(const graph::Graph& graph) {
+  for (const graph::Node& node : graph.nodes) {
+    const std::optional<ops::Op> op = graph::kernel_of(node.op);
+    if (!op || device_.kernels().run[static_cast<int>(*op)] != nullptr) continue;
+    return error(Code::kUnsupported, "device %s (%s) has no kernel for %s, which '%s' needs", device_.name().c_str(),
+                 device_.target().c_str(), std::string(ops::name(*op)).c_str(), node.name.c_str());
+  }
+  return {};
+}
+
+Status PlanImpl::read_caches(const graph::Graph& graph) {
+  for (graph::ValueId id : graph.inputs) {
+    const graph::ValueType& type = graph.value(id).type;
+    if (type.kind != graph::Kind::kKvCache) continue;
+    if (type.dims[0].size > INT32_MAX || type.dims[1].size > INT32_MAX) {
+      return error(Code::kUnsupported, "cache '%s' is %s", graph.value(id).name.c_str(), type.to_string().c_str());
+    }
+    ops::KvLayer layer;
+    layer.kv_heads = static_cast<int32_t>(type.dims[0].size);
+    layer.head_dim = static_cast<int32_t>(type.dims[1].size);
+    if (!kv_.empty() && (layer.kv_heads != kv_.front().kv_heads || layer.head_dim != kv_.front().head_dim)) {
+      return error(Code::kUnsupported, "cache '%s' is %s and differs from the first layer's; plans have caches of one shape",
+                   graph.value(id).name.c_str(), type.to_string().c_str());
+    }
+    kv_.push_back(layer);
+  }
+  return {};
+}
+
+Status PlanImpl::allocate(const graph::Graph& graph) {
+  int64_t group = 1;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op != graph::Op::kAttention) continue;
+    const int64_t kv_heads = graph.value(node.inputs[1]).type.dims[0].size;
+    group = std::max(group, node.attributes.get<int64_t>("heads") / kv_heads);
+  }
+  scratch_bytes_ = align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group)));
+  Result<DeviceBlock> arena =
+      DeviceBlock::create(device_, static_cast<size_t>(layout_.arena_bytes + workers_ * scratch_bytes_));
+  if (!arena.ok()) return std::move(arena).status().with_context("arena of intermediate values");
+  arena_ = std::move(arena).value();
+  return {};
+}
+
+Status PlanImpl::bind(Binder* binder) {
+  LMN_ASSIGN_OR_RETURN(bound_, binder->bind(arena_.data()));
+  // Caches come later; for the check, any memory stands for theirs.
+  for (ops::KvLayer& layer : kv_) {
+    layer.k = layer.v = arena_.data();
+    layer.page_tokens = 16;
+  }
+  for (const BoundStage& stage : bound_.stages) {
+    Status valid = ops::validate(stage.op, stage.args);
+    if (!valid.ok()) return std::move(valid).with_context(stage.name);
+    stages_.push_back({device_.kernels().run[static_cast<int>(stage.op)], stage.args, false, false});
+  }
+  for (ops::KvLayer& layer : kv_) layer.k = layer.v = nullptr;
+  return {};
+}
+
+void PlanImpl::find_barriers(const graph::Graph& graph, const std::vector<int>& kv_layer) {
+  const auto accesses = find_accesses(graph, layout_, kv_layer);
+  size_t relevant = 0;  // symbols some of whose activations have own copies
+  for (const Buffer& buffer : layout_.buffers) {
+    if (buffer.copy_bytes > 0 && buffer.symbol >= 0) relevant |= size_t{1} << buffer.symbol;
+  }
+  for (size_t regime = 0; regime < barriers_.size(); ++regime) {
+    if (regime != (regime & relevant)) {
+      barriers_[regime] = barriers_[regime & relevant];
+      continue;
+    }
+    std::vector<bool> own_copy;
+    for (const Buffer& buffer : layout_.buffers) {
+      own_copy.push_back(buffer.copy_bytes > 0 && buffer.symbol >= 0 && ((regime >> buffer.symbol) & 1) != 0);
+    }
+    barriers_[regime] = place_barriers(layout_, accesses, own_copy);
+  }
+}
+
+Status PlanImpl::find_ports(const graph::Graph& graph) {
+  const auto port = [&](const std::string& name, graph::ValueId id) {
+    return Port{name, graph.value(id).type.dtype,
+                arena_.data() + layout_.buffer_of(id).interval.offset +
+                    layout_.place(id).column * info(graph.value(id).type.dtype).block_bytes};
+  };
+  for (graph::ValueId id : graph.inputs) {
+    if (layout_.place(id).buffer >= 0) inputs_.push_back(port(graph.value(id).name, id));
+  }
+  for (const graph::Output& output : graph.outputs) {
+    const Place& place = layout_.place(output.value);
+    if (place.buffer < 0 || graph.value(output.value).type.dtype != DType::kF32 ||
+        place.columns != layout_.buffer_of(output.value).columns) {
+      return error(Code::kUnsupported, "output '%s' is not a matrix of f32 with rows of its own", output.name.c_str());
+    }
+    outputs_.push_back(port(output.name, output.value));
+  }
+  return {};
+}
+
+Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team, const PlanOptions& options) {
+  LMN_RETURN_IF_ERROR(graph::verify(graph));
+  LMN_RETURN_IF_ERROR(read_bounds(options));
+  LMN_RETURN_IF_ERROR(check_kernels(graph));
+  LMN_RETURN_IF_ERROR(read_caches(graph));
+  LMN_ASSIGN_OR_RETURN(layout_, make_layout(graph, bounds_, workers_));
+  const std::vector<int> kv_layer = kv_layers_of(graph);
+  Binder binder(graph, layout_, kv_layer, &weights_, kv_.data());
+  LMN_RETURN_IF_ERROR(binder.register_weights());
+  LMN_RETURN_IF_ERROR(allocate(graph));
+  LMN_RETURN_IF_ERROR(weights_.load(team, options));
+  LMN_RETURN_IF_ERROR(bind(&binder));
+  LMN_RETURN_IF_ERROR(find_ports(graph));
+  find_barriers(graph, kv_layer);
+  operands_ = describe_operands(graph, layout_, kv_layer);
+  values_ = bounds_;
+  for (size_t s = 0; s < values_.size(); ++s) {
+    set_few(s, bounds_[s] <= kReplicateRows);
+    if (kSymbols[s] != "pages") set(s, 0);
+  }
+  return {};
+}
+
+Status PlanImpl::bind_kv(std::span<const ops::KvLayer> layers) {
+  if (layers.size() != kv_.size()) {
+    return error(Code::kInvalidArgument, "%zu KV caches for a model of %zu layers", layers.size(), kv_.size());
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const ops::KvLayer& layer = layers[i];
+    const bool fits = layer.kv_heads == kv_[i].kv_heads && layer.head_dim == kv_[i].head_dim;
+    const bool whole = layer.k != nullptr && layer.v != nullptr && layer.page_tokens > 0 && layer.page_tokens % 16 == 0 &&
+                       (layer.dtype == DType::kF16 || layer.dtype == DType::kF32);
+    if (fits && whole) continue;
+    return error(Code::kInvalidArgument,
+                 "KV cache of layer %zu: %d heads of %d %s in pages of %d tokens; expected %d heads of %d f16 or f32 in pages "
+                 "of a multiple of 16 tokens",
+                 i, layer.kv_heads, layer.head_dim, std::string(info(layer.dtype).name).c_str(), layer.page_tokens,
+                 kv_[i].kv_heads, kv_[i].head_dim);
+  }
+  std::copy(layers.begin(), layers.end(), kv_.begin());
+  kv_bound_ = true;
+  return {};
+}
+
+std::string PlanImpl::dump() const {
+  std::string out = "plan on " + device_.name() + " (" + device_.target() + "): " + std::to_string(stages_.size()) +
+                    " stages, " + std::to_string(barriers()) + " barriers, " + std::to_string(workers_) + " workers, " +
+                    std::to_string(weights_.bytes()) + " bytes of weights, " + std::to_string(arena_.bytes()) +
+                    " bytes of arena\n";
+  for (size_t s = 0; s < kSymbols.size(); ++s) {
+    out += (s ? ", " : "") + std::string(kSymbols[s]) + " = " + std::to_string(values_[s]) + " of " +
+           std::to_string(bounds_[s]);
+  }
+  out += "\n";
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    out += std::to_string(i) + " " + std::string(ops::name(bound_.stages[i].op)) + " " + operands_[i];
+    if (stages_[i].whole) out += " by every worker";
+    out += "  # " + bound_.stages[i].name + "\n";
+    if (stages_[i].barrier_after) out += "---\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Plan>> Plan::build(graph::Graph graph, Device& device, parallel::ThreadTeam& team,
+                                          const PlanOptions& options) {
+  auto plan = std::make_unique<PlanImpl>(device, team.size());
+  LMN_RETURN_IF_ERROR(plan->build(graph, team, options));
+  return std::unique_ptr<Plan>(std::move(plan));
+}
+
+}  // namespace lmn::plan
