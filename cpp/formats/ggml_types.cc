@@ -7,7 +7,8 @@ namespace {
 constexpr GgmlType known(uint32_t number, DType dtype) {
   return {number, info(dtype).name, info(dtype).block_elements, info(dtype).block_bytes, dtype};
 }
-constexpr GgmlType foreign(uint32_t number, std::string_view name, uint32_t elements, uint32_t bytes) {
+constexpr GgmlType foreign(uint32_t number, std::string_view name, uint32_t elements,
+                           uint32_t bytes) {
   return {number, name, elements, bytes, std::nullopt};
 }
 
@@ -70,7 +71,8 @@ std::string weight_ggml_types() {
   std::string names;
   for (const GgmlType& type : kTypes) {
     if (!type.dtype) continue;
-    const bool is_float = *type.dtype == DType::kF32 || *type.dtype == DType::kF16 || *type.dtype == DType::kBF16;
+    const bool is_float =
+        *type.dtype == DType::kF32 || *type.dtype == DType::kF16 || *type.dtype == DType::kBF16;
     if (!is_float && !is_block_quantized(*type.dtype)) continue;
     if (!names.empty()) names += ", ";
     names += type.name;

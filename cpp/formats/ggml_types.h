@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensor types that GGUF files number: names and block layouts of all known ones, and which of them are a DType of this
-// library. Numbers never change meaning (ggml.h: enum ggml_type).
+// The tensor types that GGUF files number: names and block layouts of all known ones, and which of them are a DType of
+// this library. Numbers never change meaning (ggml.h: enum ggml_type).
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ struct GgmlType {
 };
 
 const GgmlType* find_ggml_type(uint32_t number);  // null when unknown
-std::string weight_ggml_types();  // "f32, f16, …, q6_k": the supported types of weights, for messages
+// "f32, f16, …, q6_k": the supported types of weights, for messages.
+std::string weight_ggml_types();
 
 }  // namespace lmn::formats

@@ -19,7 +19,7 @@ namespace {
 
 // NAME-00002-of-00003.gguf, the naming of split files.
 struct SplitName {
-  std::string prefix;  // up to and including "NAME"
+  std::string prefix;   // up to and including "NAME"
   uint32_t number = 0;  // from 1
   uint32_t count = 0;
 
@@ -40,8 +40,9 @@ SplitName split_name(const std::string& path) {
     const char* end = tail.data() + at + 5;
     return std::from_chars(tail.data() + at, end, *value).ptr == end;
   };
-  if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || tail.substr(15) != ".gguf" || !digits(1, &name.number) ||
-      !digits(10, &name.count) || name.number < 1 || name.number > name.count || name.count < 2) {
+  if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || tail.substr(15) != ".gguf" ||
+      !digits(1, &name.number) || !digits(10, &name.count) || name.number < 1 ||
+      name.number > name.count || name.count < 2) {
     return {};
   }
   name.prefix = path.substr(0, path.size() - kForm.size());
@@ -51,9 +52,14 @@ SplitName split_name(const std::string& path) {
 template <typename T>
 Result<T> split_key(const GgufPart& part, const char* key) {
   const GgufValue* value = part.find(key);
-  if (value == nullptr) return error(Code::kCorrupt, "is named as a part of a split model but has no metadata key '%s'", key);
+  if (value == nullptr) {
+    return error(Code::kCorrupt, "is named as a part of a split model but has no metadata key '%s'",
+                 key);
+  }
   Result<T> result = value->get<T>();
-  if (!result.ok()) return std::move(result).status().with_context(std::string("metadata key '") + key + "'");
+  if (!result.ok()) {
+    return std::move(result).status().with_context(std::string("metadata key '") + key + "'");
+  }
   return result;
 }
 
@@ -62,7 +68,8 @@ Status check_split(const GgufPart& part, const SplitName& name, uint32_t index) 
   LMN_ASSIGN_OR_RETURN(const uint32_t count, split_key<uint32_t>(part, "split.count"));
   if (number == index && count == name.count) return {};
   return error(Code::kCorrupt,
-               "its metadata calls it part %llu of %u and its name part %u of %u: the files were mixed up or renamed",
+               "its metadata calls it part %llu of %u and its name part %u of %u: the files were "
+               "mixed up or renamed",
                static_cast<unsigned long long>(number) + 1, count, index + 1, name.count);
 }
 
@@ -73,10 +80,11 @@ Status check_whole(const GgufPart& part) {
   Result<uint32_t> count = value->get<uint32_t>();
   if (!count.ok()) return std::move(count).status().with_context("metadata key 'split.count'");
   if (*count < 2) return {};
-  return error(Code::kCorrupt,
-               "is one of %u parts of a split model but not named as such: give the parts their names back, "
-               "NAME-00001-of-%05u.gguf and so on",
-               *count, *count);
+  return error(
+      Code::kCorrupt,
+      "is one of %u parts of a split model but not named as such: give the parts their names back, "
+      "NAME-00001-of-%05u.gguf and so on",
+      *count, *count);
 }
 
 Status open_parts(const std::string& path, const GgufOptions& options, GgufDirectory* directory) {
@@ -87,7 +95,8 @@ Status open_parts(const std::string& path, const GgufOptions& options, GgufDirec
   for (uint32_t i = 0; i < name.count; ++i) {
     struct stat info {};
     if (::stat(part_path(i).c_str(), &info) != 0) {
-      return error(Code::kNotFound, "%s: part %u of %u is missing: put all parts of the model in one folder",
+      return error(Code::kNotFound,
+                   "%s: part %u of %u is missing: put all parts of the model in one folder",
                    part_path(i).c_str(), i + 1, count);
     }
     total += static_cast<uint64_t>(info.st_size);
@@ -98,8 +107,8 @@ Status open_parts(const std::string& path, const GgufOptions& options, GgufDirec
     const ReadProgress progress = [&](uint64_t done, uint64_t all) {
       return options.progress(before + done, name.count == 0 ? all : total);
     };
-    LMN_ASSIGN_OR_RETURN(auto file,
-                         MappedFile::open(part_path(i), options.mode, options.progress ? progress : ReadProgress()));
+    LMN_ASSIGN_OR_RETURN(auto file, MappedFile::open(part_path(i), options.mode,
+                                                     options.progress ? progress : ReadProgress()));
     before += file->bytes().size();
     GgufPart part;
     const auto parse = [&]() -> Status {
@@ -121,10 +130,12 @@ Status open_parts(const std::string& path, const GgufOptions& options, GgufDirec
     }
   }
   if (name.count != 0 && directory->tensors.size() != promised_tensors) {
-    return error(Code::kCorrupt, "%s: split.tensors.count promises %llu tensors and the %u parts have %zu: the files "
-                 "belong to different models",
-                 part_path(0).c_str(), static_cast<unsigned long long>(promised_tensors), count,
-                 directory->tensors.size());
+    return error(
+        Code::kCorrupt,
+        "%s: split.tensors.count promises %llu tensors and the %u parts have %zu: the files "
+        "belong to different models",
+        part_path(0).c_str(), static_cast<unsigned long long>(promised_tensors), count,
+        directory->tensors.size());
   }
   return {};
 }
@@ -179,8 +190,10 @@ Status GgufModel::about(std::string_view key, Status status) const {
 }
 
 Status GgufModel::missing(std::string_view key) const {
-  return error(Code::kNotFound, "%s: metadata key %s is missing: the model was converted incompletely, or for another use",
-               path().c_str(), quoted(key).c_str());
+  return error(
+      Code::kNotFound,
+      "%s: metadata key %s is missing: the model was converted incompletely, or for another use",
+      path().c_str(), quoted(key).c_str());
 }
 
 template <typename T>
@@ -231,8 +244,9 @@ const GgufTensor& GgufModel::tensor(size_t i) const {
 const GgufTensor* GgufModel::find_tensor(std::string_view name) const {
   const auto& tensors = directory_->tensors;
   const auto& by_name = directory_->by_name;
-  const auto at = std::lower_bound(by_name.begin(), by_name.end(), name,
-                                   [&](uint32_t i, std::string_view n) { return tensors[i].name < n; });
+  const auto at =
+      std::lower_bound(by_name.begin(), by_name.end(), name,
+                       [&](uint32_t i, std::string_view n) { return tensors[i].name < n; });
   return at != by_name.end() && tensors[*at].name == name ? &tensors[*at] : nullptr;
 }
 
@@ -242,8 +256,10 @@ Result<TensorView> GgufModel::view(const GgufTensor& tensor) const {
   LMN_CHECK(type != nullptr);
   if (!type->dtype) {
     return error(Code::kUnsupported,
-                 "%s: tensor %s has type %s, which this build does not compute with: re-quantise the model to one of %s",
-                 path().c_str(), quoted(tensor.name).c_str(), type->name.data(), weight_ggml_types().c_str());
+                 "%s: tensor %s has type %s, which this build does not compute with: re-quantise "
+                 "the model to one of %s",
+                 path().c_str(), quoted(tensor.name).c_str(), type->name.data(),
+                 weight_ggml_types().c_str());
   }
   TensorView view;
   view.dtype = *type->dtype;
@@ -255,7 +271,8 @@ Result<TensorView> GgufModel::view(const GgufTensor& tensor) const {
 Result<TensorView> GgufModel::view(std::string_view name) const {
   const GgufTensor* tensor = find_tensor(name);
   if (tensor != nullptr) return view(*tensor);
-  return error(Code::kNotFound, "%s: tensor %s is missing: the model is incomplete, or of another architecture",
+  return error(Code::kNotFound,
+               "%s: tensor %s is missing: the model is incomplete, or of another architecture",
                path().c_str(), quoted(name).c_str());
 }
 
@@ -268,8 +285,8 @@ Status GgufModel::check_unchanged() const {
 
 std::shared_ptr<const void> GgufModel::owner() const { return directory_; }
 
-#define X(T)                                                         \
-  template Result<T> GgufModel::get<T>(std::string_view key) const;  \
+#define X(T)                                                        \
+  template Result<T> GgufModel::get<T>(std::string_view key) const; \
   template Result<T> GgufModel::get_or<T>(std::string_view key, T fallback) const;
 LMN_GGUF_NUMBERS(X)
 X(bool)

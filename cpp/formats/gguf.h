@@ -135,8 +135,9 @@ struct GgufTensor {
   uint32_t ggml_type = 0;
   std::string_view type_name;  // "q4_1"; for types this build supports, the name of the DType
   bool supported = false;
-  Shape shape;          // rank 1 to 4, every dimension positive; GGUF's ne[0] is the last
-  uint64_t offset = 0;  // of the data in the bytes of part `part`; a multiple of that part's alignment
+  Shape shape;  // rank 1 to 4, every dimension positive; GGUF's ne[0] is the last
+  uint64_t offset =
+      0;  // of the data in the bytes of part `part`; a multiple of that part's alignment
   uint64_t bytes = 0;
   uint32_t part = 0;  // which file of a split one, from 0
 };

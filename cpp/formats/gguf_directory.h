@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inside the room: what a GgufModel points to, and the parser that fills it. Nothing is stored here before it was checked
-// against the bytes; the accessors of gguf.h rely on that and do not check again. Names are found by binary search in
+// Inside the room: what a GgufModel points to, and the parser that fills it. Nothing is stored here before it was
+// checked against the bytes; the accessors of gguf.h rely on that and do not check again. Names are found by binary search in
 // sorted indices: no hashing, so a file cannot be built to make lookups or opening quadratic.
 #pragma once
 
@@ -96,6 +96,7 @@ constexpr size_t scalar_size(GgufType type) {
 }  // namespace lmn::formats
 
 // The C++ types that numbers of the metadata are read as, for explicit instantiation.
-#define LMN_GGUF_NUMBERS(X)                                                                        \
-  X(uint8_t) X(int8_t) X(uint16_t) X(int16_t) X(uint32_t) X(int32_t) X(uint64_t) X(int64_t) X(float) \
-  X(double)
+#define LMN_GGUF_NUMBERS(X)                                                               \
+  X(uint8_t)                                                                              \
+  X(int8_t) X(uint16_t) X(int16_t) X(uint32_t) X(int32_t) X(uint64_t) X(int64_t) X(float) \
+      X(double)

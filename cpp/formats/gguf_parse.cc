@@ -30,7 +30,8 @@ class Reader {
   Status need(uint64_t bytes) const {
     if (bytes <= remaining()) return {};
     return error(Code::kCorrupt,
-                 "truncated: %llu bytes are needed at offset %llu and the file ends at %zu: download or copy it again",
+                 "truncated: %llu bytes are needed at offset %llu and the file ends at %zu: "
+                 "download or copy it again",
                  ull{bytes}, ull{position_}, bytes_.size());
   }
   template <typename T>
@@ -85,14 +86,16 @@ bool is_printable_utf8(std::string_view s) {
 
 // Names reach C strings, terminals and Python str, so they are held to more than values are.
 Status check_name(const char* what, std::string_view name, size_t limit, uint64_t position) {
-  if (name.empty()) return error(Code::kCorrupt, "the %s at offset %llu is empty", what, ull{position});
+  if (name.empty()) {
+    return error(Code::kCorrupt, "the %s at offset %llu is empty", what, ull{position});
+  }
   if (name.size() > limit) {
-    return error(Code::kCorrupt, "the %s at offset %llu has %zu bytes, more than the %zu allowed", what, ull{position},
-                 name.size(), limit);
+    return error(Code::kCorrupt, "the %s at offset %llu has %zu bytes, more than the %zu allowed",
+                 what, ull{position}, name.size(), limit);
   }
   if (!is_printable_utf8(name)) {
-    return error(Code::kCorrupt, "the %s %s at offset %llu is not printable UTF-8", what, quoted(name).c_str(),
-                 ull{position});
+    return error(Code::kCorrupt, "the %s %s at offset %llu is not printable UTF-8", what,
+                 quoted(name).c_str(), ull{position});
   }
   return {};
 }
@@ -121,7 +124,9 @@ Status skip_value(Reader& reader, GgufType type, int depth) {
     std::string_view ignored;
     return reader.read_string(&ignored);
   }
-  if (depth == kMaxArrayDepth) return error(Code::kUnsupported, "arrays nested deeper than %d", kMaxArrayDepth);
+  if (depth == kMaxArrayDepth) {
+    return error(Code::kUnsupported, "arrays nested deeper than %d", kMaxArrayDepth);
+  }
   uint32_t number = 0;
   uint64_t count = 0;
   LMN_RETURN_IF_ERROR(reader.read(&number));
@@ -129,10 +134,13 @@ Status skip_value(Reader& reader, GgufType type, int depth) {
   LMN_RETURN_IF_ERROR(reader.read(&count));
   const auto element = static_cast<GgufType>(number);
   // A string has at least its length, an array its type and length.
-  const uint64_t least = scalar_size(element) != 0 ? scalar_size(element) : element == GgufType::kString ? 8 : 12;
+  const uint64_t least = scalar_size(element) != 0      ? scalar_size(element)
+                         : element == GgufType::kString ? 8
+                                                        : 12;
   if (count > reader.remaining() / least) {
     return error(Code::kCorrupt,
-                 "an array of %llu elements of type %s at offset %llu does not fit in the file, which ends at %llu: "
+                 "an array of %llu elements of type %s at offset %llu does not fit in the file, "
+                 "which ends at %llu: "
                  "download or copy it again",
                  ull{count}, to_string(element).data(), ull{reader.position()},
                  ull{reader.position() + reader.remaining()});
@@ -150,29 +158,38 @@ Status read_header(Reader& reader, uint32_t* version, uint64_t* tensor_count, ui
   const std::string_view start(reinterpret_cast<const char*>(reader.here()),
                                std::min<uint64_t>(reader.remaining(), kLfs.size()));
   if (start == kLfs) {
-    return error(Code::kCorrupt, "is a Git LFS pointer and not the file itself: run `git lfs pull`, or download the file");
+    return error(
+        Code::kCorrupt,
+        "is a Git LFS pointer and not the file itself: run `git lfs pull`, or download the file");
   }
   const std::string_view magic = start.substr(0, 4);
   if (magic != std::string_view("GGUF").substr(0, magic.size())) {
-    return error(Code::kCorrupt, "is not a GGUF file: it begins with %s, not with 'GGUF'", quoted(magic).c_str());
+    return error(Code::kCorrupt, "is not a GGUF file: it begins with %s, not with 'GGUF'",
+                 quoted(magic).c_str());
   }
   LMN_RETURN_IF_ERROR(reader.skip(4));
   LMN_RETURN_IF_ERROR(reader.read(version));
   if ((*version & 0xFFFFu) == 0 && *version != 0) {
-    return error(Code::kUnsupported, "is a big-endian GGUF file: convert it to little endian, as most published files are");
+    return error(
+        Code::kUnsupported,
+        "is a big-endian GGUF file: convert it to little endian, as most published files are");
   }
   if (*version != 2 && *version != 3) {
-    return error(Code::kUnsupported, "is GGUF version %u, this build reads 2 and 3: convert the model again%s", *version,
-                 *version > 3 ? ", or use a newer release" : " with current tools");
+    return error(Code::kUnsupported,
+                 "is GGUF version %u, this build reads 2 and 3: convert the model again%s",
+                 *version, *version > 3 ? ", or use a newer release" : " with current tools");
   }
   LMN_RETURN_IF_ERROR(reader.read(tensor_count));
   LMN_RETURN_IF_ERROR(reader.read(key_count));
   const uint64_t left = reader.remaining();
   if (*key_count > std::min(left / kMinKeyBytes, kMaxEntries)) {
-    return error(Code::kCorrupt, "claims %llu metadata keys, more than the file or a model can hold", ull{*key_count});
+    return error(Code::kCorrupt,
+                 "claims %llu metadata keys, more than the file or a model can hold",
+                 ull{*key_count});
   }
   if (*tensor_count > std::min(left / kMinTensorBytes, kMaxEntries)) {
-    return error(Code::kCorrupt, "claims %llu tensors, more than the file or a model can hold", ull{*tensor_count});
+    return error(Code::kCorrupt, "claims %llu tensors, more than the file or a model can hold",
+                 ull{*tensor_count});
   }
   return {};
 }
@@ -216,11 +233,14 @@ Status read_alignment(const GgufPart& part, uint64_t* alignment) {
   const GgufValue* value = part.find("general.alignment");
   if (value == nullptr) return {};
   Result<uint64_t> given = value->get<uint64_t>();
-  if (!given.ok()) return std::move(given).status().with_context("metadata key 'general.alignment'");
+  if (!given.ok()) {
+    return std::move(given).status().with_context("metadata key 'general.alignment'");
+  }
   *alignment = *given;
   // The specification: a multiple of 8. All tools: a power of two.
   if (!std::has_single_bit(*alignment) || *alignment < 8) {
-    return error(Code::kCorrupt, "general.alignment is %llu, not a power of two of at least 8", ull{*alignment});
+    return error(Code::kCorrupt, "general.alignment is %llu, not a power of two of at least 8",
+                 ull{*alignment});
   }
   return {};
 }
@@ -244,7 +264,8 @@ Status read_tensor(Reader& reader, GgufTensor* tensor) {
   LMN_RETURN_IF_ERROR(reader.read(&tensor->ggml_type));
   const GgmlType* type = find_ggml_type(tensor->ggml_type);
   if (type == nullptr) {
-    return error(Code::kCorrupt, "has unknown type number %u: the file is damaged, or newer than this build",
+    return error(Code::kCorrupt,
+                 "has unknown type number %u: the file is damaged, or newer than this build",
                  tensor->ggml_type);
   }
   tensor->type_name = type->name;
@@ -255,13 +276,19 @@ Status read_tensor(Reader& reader, GgufTensor* tensor) {
   int64_t elements = 1;
   int64_t bytes = 0;
   bool fits = true;
-  for (int i = 0; i < shape.rank; ++i) fits = fits && !__builtin_mul_overflow(elements, shape[i], &elements);
+  for (int i = 0; i < shape.rank; ++i) {
+    fits = fits && !__builtin_mul_overflow(elements, shape[i], &elements);
+  }
   if (shape.last() % type->block_elements != 0) {
-    return error(Code::kCorrupt, "has rows of %lld elements, not a multiple of the %u in a block of %s",
+    return error(Code::kCorrupt,
+                 "has rows of %lld elements, not a multiple of the %u in a block of %s",
                  static_cast<long long>(shape.last()), type->block_elements, type->name.data());
   }
-  fits = fits && !__builtin_mul_overflow(elements / type->block_elements, int64_t{type->block_bytes}, &bytes);
-  if (!fits) return error(Code::kCorrupt, "has shape %s, too large to exist", shape.to_string().c_str());
+  fits = fits && !__builtin_mul_overflow(elements / type->block_elements,
+                                         int64_t{type->block_bytes}, &bytes);
+  if (!fits) {
+    return error(Code::kCorrupt, "has shape %s, too large to exist", shape.to_string().c_str());
+  }
   tensor->bytes = static_cast<uint64_t>(bytes);
   return {};
 }
@@ -269,12 +296,14 @@ Status read_tensor(Reader& reader, GgufTensor* tensor) {
 // `size` and `start`: of the file, and of its data section. Makes the offset absolute.
 Status place_tensor(uint64_t size, uint64_t start, uint64_t alignment, GgufTensor* tensor) {
   if (tensor->offset % alignment != 0) {
-    return error(Code::kCorrupt, "begins at %llu, not a multiple of the alignment %llu", ull{tensor->offset},
-                 ull{alignment});
+    return error(Code::kCorrupt, "begins at %llu, not a multiple of the alignment %llu",
+                 ull{tensor->offset}, ull{alignment});
   }
-  if (start > size || tensor->offset > size - start || tensor->bytes > size - start - tensor->offset) {
+  if (start > size || tensor->offset > size - start ||
+      tensor->bytes > size - start - tensor->offset) {
     return error(Code::kCorrupt,
-                 "needs %llu bytes at offset %llu of the data section (which begins at %llu) and the file ends at %llu: "
+                 "needs %llu bytes at offset %llu of the data section (which begins at %llu) and "
+                 "the file ends at %llu: "
                  "download or copy it again",
                  ull{tensor->bytes}, ull{tensor->offset}, ull{start}, ull{size});
   }
@@ -291,8 +320,8 @@ Status check_overlaps(const std::vector<GgufTensor>& tensors) {
     const GgufTensor& before = tensors[order[i - 1]];
     const GgufTensor& next = tensors[order[i]];
     if (before.offset + before.bytes > next.offset) {
-      return error(Code::kCorrupt, "the data of tensors %s and %s overlap", quoted(before.name).c_str(),
-                   quoted(next.name).c_str());
+      return error(Code::kCorrupt, "the data of tensors %s and %s overlap",
+                   quoted(before.name).c_str(), quoted(next.name).c_str());
     }
   }
   return {};
@@ -316,8 +345,9 @@ std::string quoted(std::string_view name) {
 }
 
 const GgufValue* GgufPart::find(std::string_view key) const {
-  const auto at = std::lower_bound(by_key.begin(), by_key.end(), key,
-                                   [&](uint32_t i, std::string_view k) { return entries[i].key < k; });
+  const auto at =
+      std::lower_bound(by_key.begin(), by_key.end(), key,
+                       [&](uint32_t i, std::string_view k) { return entries[i].key < k; });
   return at != by_key.end() && entries[*at].key == key ? &entries[*at].value : nullptr;
 }
 

@@ -14,7 +14,8 @@
 namespace lmn::formats {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "values are loaded as they lie in the file");
+static_assert(std::endian::native == std::endian::little,
+              "values are loaded as they lie in the file");
 
 std::string_view string_at(const std::byte* at) {
   return {reinterpret_cast<const char*>(at + 8), static_cast<size_t>(load<uint64_t>(at))};
@@ -49,21 +50,23 @@ constexpr std::string_view wanted() {
 }
 
 Status wrong_type(GgufType actual, std::string_view expected) {
-  return error(Code::kCorrupt, "has type %s, expected %s", to_string(actual).data(), expected.data());
+  return error(Code::kCorrupt, "has type %s, expected %s", to_string(actual).data(),
+               expected.data());
 }
 
 template <typename T, typename From>
 Result<T> narrow(From value) {
   if constexpr (std::is_floating_point_v<T> && std::is_floating_point_v<From>) {
     if (std::isfinite(value) && std::abs(value) > std::numeric_limits<T>::max()) {
-      return error(Code::kCorrupt, "is %g, out of range for %s", static_cast<double>(value), wanted<T>().data());
+      return error(Code::kCorrupt, "is %g, out of range for %s", static_cast<double>(value),
+                   wanted<T>().data());
     }
     return static_cast<T>(value);
   } else if constexpr (std::is_floating_point_v<T>) {
     constexpr int64_t kExact = int64_t{1} << std::numeric_limits<T>::digits;
     if (std::cmp_greater(value, kExact) || std::cmp_less(value, -kExact)) {
-      return error(Code::kCorrupt, "is %s, which no %s holds exactly", std::to_string(value).c_str(),
-                   sizeof(T) == 4 ? "f32" : "f64");
+      return error(Code::kCorrupt, "is %s, which no %s holds exactly",
+                   std::to_string(value).c_str(), sizeof(T) == 4 ? "f32" : "f64");
     }
     return static_cast<T>(value);
   } else {
@@ -206,8 +209,8 @@ GgufValue GgufArray::at(size_t i) const {
 template <typename T>
 Result<std::vector<T>> GgufArray::numbers() const {
   if (element_ == GgufType::kBool || scalar_size(element_) == 0) {
-    return error(Code::kCorrupt, "is an array of %s, expected one of %s", to_string(element_).data(),
-                 wanted<T>().data());
+    return error(Code::kCorrupt, "is an array of %s, expected one of %s",
+                 to_string(element_).data(), wanted<T>().data());
   }
   std::vector<T> values(size_);
   if (element_ == same_type<T>()) {
@@ -224,14 +227,15 @@ Result<std::vector<T>> GgufArray::numbers() const {
 
 Result<GgufStrings> GgufArray::strings() const {
   if (element_ != GgufType::kString) {
-    return error(Code::kCorrupt, "is an array of %s, expected one of string", to_string(element_).data());
+    return error(Code::kCorrupt, "is an array of %s, expected one of string",
+                 to_string(element_).data());
   }
   return GgufStrings(begin_, end_, size_);
 }
 
 template Result<bool> GgufValue::get<bool>() const;
 template Result<std::string_view> GgufValue::get<std::string_view>() const;
-#define X(T)                                   \
+#define X(T)                                    \
   template Result<T> GgufValue::get<T>() const; \
   template Result<std::vector<T>> GgufArray::numbers<T>() const;
 LMN_GGUF_NUMBERS(X)

@@ -37,7 +37,8 @@ Status open_error(const std::string& path, int error_number) {
       return error(Code::kNotFound, "%s: no such file: check the path", path.c_str());
     case EACCES:
     case EPERM:
-      return error(Code::kIo, "%s: no permission to read it: %s; check the rights of the file and its folders",
+      return error(Code::kIo,
+                   "%s: no permission to read it: %s; check the rights of the file and its folders",
                    path.c_str(), reason(error_number).c_str());
     default:
       return system_error(path, "cannot open it", error_number);
@@ -45,7 +46,8 @@ Status open_error(const std::string& path, int error_number) {
 }
 
 Status cancelled(const std::string& path) {
-  return error(Code::kCancelled, "%s: reading was cancelled by the progress callback", path.c_str());
+  return error(Code::kCancelled, "%s: reading was cancelled by the progress callback",
+               path.c_str());
 }
 
 }  // namespace
@@ -68,10 +70,12 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path, Re
   struct stat info {};
   if (::fstat(file->fd_, &info) != 0) return system_error(path, "cannot examine it", errno);
   if (S_ISDIR(info.st_mode)) {
-    return error(Code::kInvalidArgument, "%s: is a directory: give the path of the file inside it", path.c_str());
+    return error(Code::kInvalidArgument, "%s: is a directory: give the path of the file inside it",
+                 path.c_str());
   }
   if (!S_ISREG(info.st_mode)) {
-    return error(Code::kInvalidArgument, "%s: is not a regular file: copy its content to one first", path.c_str());
+    return error(Code::kInvalidArgument, "%s: is not a regular file: copy its content to one first",
+                 path.c_str());
   }
   if (info.st_size == 0) {
     return error(Code::kCorrupt, "%s: the file is empty: download or copy it again", path.c_str());
@@ -92,7 +96,8 @@ Status MappedFile::map(const ReadProgress& progress) {
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
   if (address == MAP_FAILED) {
     if (errno == ENODEV) {
-      return error(Code::kIo, "%s: its file system cannot map files: open it in the copy mode", path_.c_str());
+      return error(Code::kIo, "%s: its file system cannot map files: open it in the copy mode",
+                   path_.c_str());
     }
     return system_error(path_, "cannot map it", errno);
   }
@@ -115,10 +120,12 @@ Status MappedFile::map(const ReadProgress& progress) {
 }
 
 Status MappedFile::copy(const ReadProgress& progress) {
-  void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* address =
+      ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
     return error(errno == ENOMEM ? Code::kOutOfMemory : Code::kIo,
-                 "%s: cannot allocate %zu bytes for a copy of it (%s): open it mapped, which needs no memory of its own",
+                 "%s: cannot allocate %zu bytes for a copy of it (%s): open it mapped, which needs "
+                 "no memory of its own",
                  path_.c_str(), size_, reason(errno).c_str());
   }
   data_ = static_cast<std::byte*>(address);
@@ -132,7 +139,9 @@ Status MappedFile::copy(const ReadProgress& progress) {
       return system_error(path_, "cannot read it", errno);
     }
     if (got == 0) {
-      return error(Code::kIo, "%s: became shorter while it was read (%llu of %zu bytes): open it again once it is complete",
+      return error(Code::kIo,
+                   "%s: became shorter while it was read (%llu of %zu bytes): open it again once "
+                   "it is complete",
                    path_.c_str(), static_cast<unsigned long long>(done), size_);
     }
     done += static_cast<uint64_t>(got);
@@ -155,13 +164,16 @@ Status MappedFile::check_unchanged() const {
   const uint64_t size = static_cast<uint64_t>(now.st_size);
   if (size != size_) {
     return error(Code::kIo,
-                 "%s: the file %s from %zu to %llu bytes after it was opened: open it again once it is complete, or use "
+                 "%s: the file %s from %zu to %llu bytes after it was opened: open it again once "
+                 "it is complete, or use "
                  "the copy mode, which later changes do not reach",
-                 path_.c_str(), size < size_ ? "shrank" : "grew", size_, static_cast<unsigned long long>(size));
+                 path_.c_str(), size < size_ ? "shrank" : "grew", size_,
+                 static_cast<unsigned long long>(size));
   }
   if (now.st_mtim.tv_sec != mtime_seconds_ || now.st_mtim.tv_nsec != mtime_nanoseconds_) {
     return error(Code::kIo,
-                 "%s: the file was written to after it was opened: open it again, or use the copy mode, which later "
+                 "%s: the file was written to after it was opened: open it again, or use the copy "
+                 "mode, which later "
                  "changes do not reach",
                  path_.c_str());
   }

@@ -25,7 +25,7 @@ namespace lmn::formats {
 enum class ReadMode {
   kMap,          // pages are read when they are touched
   kMapPopulate,  // mapped, and read in before open returns (only started, on Linux before 5.14)
-  kCopy,         // read into anonymous memory: for network disks, and for files that others may change
+  kCopy,  // read into anonymous memory: for network disks, and for files that others may change
 };
 
 // Called with bytes done and bytes in all while kMapPopulate and kCopy read, about every 16 MiB and at the end.
@@ -37,7 +37,8 @@ class MappedFile {
  public:
   // Errors: INVALID_ARGUMENT (a directory or another non-regular file, an unusable path), NOT_FOUND, IO (no permission,
   // read errors, a file that changes while it is read), CORRUPT (empty), OUT_OF_MEMORY, CANCELLED.
-  static Result<std::shared_ptr<MappedFile>> open(const std::string& path, ReadMode mode = ReadMode::kMap,
+  static Result<std::shared_ptr<MappedFile>> open(const std::string& path,
+                                                  ReadMode mode = ReadMode::kMap,
                                                   const ReadProgress& progress = {});
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -13,7 +13,9 @@ class TempDir {
  public:
   TempDir() {
     std::string form = (std::filesystem::temp_directory_path() / "lmn-test-XXXXXX").string();
-    if (::mkdtemp(form.data()) == nullptr) throw std::runtime_error("cannot create a temporary folder");
+    if (::mkdtemp(form.data()) == nullptr) {
+      throw std::runtime_error("cannot create a temporary folder");
+    }
     root_ = form;
   }
   ~TempDir() {
@@ -28,7 +30,8 @@ class TempDir {
   std::string write(const std::string& name, const std::string& bytes) const {
     const std::string file = path(name);
     std::FILE* f = std::fopen(file.c_str(), "wb");
-    if (f == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), f) != bytes.size() || std::fclose(f) != 0) {
+    if (f == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), f) != bytes.size() ||
+        std::fclose(f) != 0) {
       throw std::runtime_error("cannot write " + file);
     }
     return file;

@@ -14,6 +14,7 @@
 
 #include "formats/files.h"
 #include "formats/gguf.h"
+#include "formats/gguf_walk.h"
 #include "formats/gguf_writer.h"
 #include "testing.h"
 
@@ -21,51 +22,7 @@ namespace {
 
 using namespace gguf_test;
 using lmn::Result;
-using lmn::formats::GgufArray;
 using lmn::formats::GgufModel;
-using lmn::formats::GgufType;
-using lmn::formats::GgufValue;
-
-uint64_t walk(const GgufValue& value) {
-  if (value.type() == GgufType::kString) {
-    uint64_t sum = 0;
-    for (const char c : *value.get<std::string_view>()) sum += static_cast<unsigned char>(c);
-    return sum;
-  }
-  if (value.type() != GgufType::kArray) {
-    const auto number = value.get<double>();
-    return number.ok() && *number >= 0 && *number < 1e9 ? static_cast<uint64_t>(*number) : 1;
-  }
-  const GgufArray array = *value.array();
-  uint64_t sum = array.size();
-  if (const auto strings = array.strings(); strings.ok()) {
-    for (std::string_view s : *strings) sum += s.empty() ? 0 : static_cast<unsigned char>(s.front() ^ s.back());
-  } else if (array.element_type() == GgufType::kArray) {
-    for (size_t i = 0; i < array.size(); ++i) sum += walk(array.at(i));
-  } else if (const auto numbers = array.numbers<double>(); numbers.ok()) {
-    sum += numbers->size();
-  } else if (array.size() > 0) {
-    sum += walk(array.at(array.size() - 1));
-  }
-  return sum;
-}
-
-// Reads what a model hands out: all metadata, first and last byte of every tensor.
-uint64_t walk(const GgufModel& model) {
-  uint64_t sum = model.version();
-  for (size_t i = 0; i < model.size(); ++i) {
-    sum += walk(model.value(i));
-    if (model.find(model.key(i)) != &model.value(i)) testing::report_failure(__FILE__, __LINE__, "find lost a key");
-  }
-  for (size_t i = 0; i < model.tensor_count(); ++i) {
-    const auto& tensor = model.tensor(i);
-    if (model.find_tensor(tensor.name) != &tensor) testing::report_failure(__FILE__, __LINE__, "find lost a tensor");
-    const auto view = model.view(tensor);
-    if (!view.ok()) continue;
-    sum += static_cast<uint64_t>(view->data[0]) + static_cast<uint64_t>(view->data[tensor.bytes - 1]);
-  }
-  return sum;
-}
 
 // Whether it opened.
 bool survives(const Result<GgufModel>& model, uint64_t* sink) {
@@ -73,7 +30,9 @@ bool survives(const Result<GgufModel>& model, uint64_t* sink) {
     *sink += walk(*model);
     return true;
   }
-  if (model.status().message().empty()) testing::report_failure(__FILE__, __LINE__, "an error without a message");
+  if (model.status().message().empty()) {
+    testing::report_failure(__FILE__, __LINE__, "an error without a message");
+  }
   return false;
 }
 
@@ -118,7 +77,9 @@ class HollowModel {
     const auto model = GgufModel::open(source);
     ASSERT_OK(model);
     header_ = model->tensor_count() > 0 ? model->tensor(0).offset : 0;
-    for (size_t i = 0; i < model->tensor_count(); ++i) header_ = std::min<uint64_t>(header_, model->tensor(i).offset);
+    for (size_t i = 0; i < model->tensor_count(); ++i) {
+      header_ = std::min<uint64_t>(header_, model->tensor(i).offset);
+    }
     const auto bytes = model->files()[0]->bytes();
     size_ = bytes.size();
     fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -144,8 +105,13 @@ TEST(default_model_cut_anywhere) {
   EXPECT(survives(GgufModel::open(hollow.path_), &sink));
   std::mt19937_64 random(3);
   std::vector<uint64_t> sizes;
-  for (int i = 0; i < 100; ++i) sizes.push_back(std::uniform_int_distribution<uint64_t>(0, hollow.header_)(random));
-  for (int i = 0; i < 100; ++i) sizes.push_back(std::uniform_int_distribution<uint64_t>(hollow.header_, hollow.size_ - 1)(random));
+  for (int i = 0; i < 100; ++i) {
+    sizes.push_back(std::uniform_int_distribution<uint64_t>(0, hollow.header_)(random));
+  }
+  for (int i = 0; i < 100; ++i) {
+    sizes.push_back(
+        std::uniform_int_distribution<uint64_t>(hollow.header_, hollow.size_ - 1)(random));
+  }
   std::sort(sizes.rbegin(), sizes.rend());
   for (const uint64_t size : sizes) {
     hollow.resize(size);

@@ -48,18 +48,19 @@ bool contains(const std::string& text, std::string_view part) {
 TEST(hand_computed_bytes) {
   // Written down from the specification, byte by byte; version 2.
   static const unsigned char kFile[] = {
-      'G', 'G', 'U', 'F', 2, 0, 0, 0,                          // magic, version
-      1, 0, 0, 0, 0, 0, 0, 0,                                  // tensors
-      2, 0, 0, 0, 0, 0, 0, 0,                                  // keys
-      1, 0, 0, 0, 0, 0, 0, 0, 'a', 5, 0, 0, 0,                 // "a": i32
-      0xFE, 0xFF, 0xFF, 0xFF,                                  // -2
-      2, 0, 0, 0, 0, 0, 0, 0, 'b', 'c', 8, 0, 0, 0,            // "bc": string
-      3, 0, 0, 0, 0, 0, 0, 0, 'x', 0, 'y',                     // "x\0y"
-      1, 0, 0, 0, 0, 0, 0, 0, 't', 2, 0, 0, 0,                 // tensor "t" of rank 2
-      3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,          // ne = {3, 1}
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                      // f32, offset 0: 107 bytes so far
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  // padding to 128
-      0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 0, 0, 0, 0x3F,          // 1, -2, 0.5
+      'G',  'G',  'U',  'F',  2, 0, 0, 0,                                // magic, version
+      1,    0,    0,    0,    0, 0, 0, 0,                                // tensors
+      2,    0,    0,    0,    0, 0, 0, 0,                                // keys
+      1,    0,    0,    0,    0, 0, 0, 0,    'a', 5,   0,   0,    0,     // "a": i32
+      0xFE, 0xFF, 0xFF, 0xFF,                                            // -2
+      2,    0,    0,    0,    0, 0, 0, 0,    'b', 'c', 8,   0,    0, 0,  // "bc": string
+      3,    0,    0,    0,    0, 0, 0, 0,    'x', 0,   'y',              // "x\0y"
+      1,    0,    0,    0,    0, 0, 0, 0,    't', 2,   0,   0,    0,     // tensor "t" of rank 2
+      3,    0,    0,    0,    0, 0, 0, 0,    1,   0,   0,   0,    0, 0, 0, 0,  // ne = {3, 1}
+      0,    0,    0,    0,    0, 0, 0, 0,    0,   0,   0,   0,  // f32, offset 0: 107 bytes so far
+      0,    0,    0,    0,    0, 0, 0, 0,    0,   0,   0,   0,    0, 0, 0, 0,
+      0,    0,    0,    0,    0,                                   // padding to 128
+      0,    0,    0x80, 0x3F, 0, 0, 0, 0xC0, 0,   0,   0,   0x3F,  // 1, -2, 0.5
   };
   static_assert(sizeof kFile == 128 + 12);
   const std::string file(reinterpret_cast<const char*>(kFile), sizeof kFile);
@@ -147,26 +148,32 @@ TEST(conversions_check_range_and_kind) {
   const GgufModel model = parsed(file);
   EXPECT_EQ(*model.get<uint16_t>("big"), 300);
   EXPECT_EQ(*model.get<int64_t>("big"), 300);
-  EXPECT(contains(message(model.get<uint8_t>("big")), "file: metadata key 'big': is 300, out of range: expected u8"));
+  EXPECT(contains(message(model.get<uint8_t>("big")),
+                  "file: metadata key 'big': is 300, out of range: expected u8"));
   EXPECT(contains(message(model.get<uint64_t>("negative")), "is -1, out of range"));
   EXPECT_EQ(*model.get<float>("exact"), 16777216.0f);
   EXPECT(contains(message(model.get<float>("inexact")), "16777217"));
   EXPECT_EQ(*model.get<double>("inexact"), 16777217.0);
   EXPECT(contains(message(model.get<float>("double")), "out of range"));
   EXPECT(std::isinf(*model.get<float>("infinite")));
-  EXPECT(contains(message(model.get<int32_t>("text")), "metadata key 'text': has type string, expected i32"));
+  EXPECT(contains(message(model.get<int32_t>("text")),
+                  "metadata key 'text': has type string, expected i32"));
   EXPECT(contains(message(model.get<bool>("big")), "has type u64, expected bool"));
   EXPECT(contains(message(model.get<uint32_t>("flag")), "has type bool, expected u32"));
   EXPECT(contains(message(model.get<uint32_t>("double")), "has type f64, expected u32"));
   EXPECT(contains(message(model.get<std::string_view>("flag")), "has type bool, expected string"));
   EXPECT(contains(message(model.get_array("flag")), "has type bool, expected array"));
-  EXPECT(contains(message(model.get_strings("mixed")), "is an array of i32, expected one of string"));
-  EXPECT(contains(message(model.get_numbers<float>("words")), "is an array of string, expected one of f32"));
-  EXPECT(contains(message(model.get_numbers<uint64_t>("mixed")), "'mixed': element 1: is -2, out of range"));
+  EXPECT(
+      contains(message(model.get_strings("mixed")), "is an array of i32, expected one of string"));
+  EXPECT(contains(message(model.get_numbers<float>("words")),
+                  "is an array of string, expected one of f32"));
+  EXPECT(contains(message(model.get_numbers<uint64_t>("mixed")),
+                  "'mixed': element 1: is -2, out of range"));
   EXPECT((*model.get_numbers<int32_t>("mixed") == std::vector<int32_t>{1, -2, 70000}));
   EXPECT((*model.get_numbers<double>("mixed") == std::vector<double>{1, -2, 70000}));
   EXPECT(model.get<uint32_t>("absent").status().code() == Code::kNotFound);
-  EXPECT(contains(message(model.get<uint32_t>("absent")), "file: metadata key 'absent' is missing"));
+  EXPECT(
+      contains(message(model.get<uint32_t>("absent")), "file: metadata key 'absent' is missing"));
   EXPECT_EQ(*model.get_or<uint32_t>("absent", 5), 5u);
   EXPECT_EQ(*model.get_or<uint32_t>("big", 5), 300u);
   EXPECT(!model.get_or<uint32_t>("text", 5).ok());  // present but wrong is not absent
@@ -180,7 +187,8 @@ TEST(arrays_of_every_kind) {
       .kv("doubles", kArray, array(kF64, 2, le<double>(0.1) + le<double>(-3)))
       .kv("deep", kArray,
           array(kArray, 2,
-                array(kArray, 2, strings({"p", "qr"}) + array(kU8, 2, "\5\6")) + array(kI64, 1, le<int64_t>(-9))));
+                array(kArray, 2, strings({"p", "qr"}) + array(kU8, 2, "\5\6")) +
+                    array(kI64, 1, le<int64_t>(-9))));
   const std::string file = w.finish();
   const GgufModel model = parsed(file);
   const auto bools = model.get_array("bools");
@@ -212,12 +220,14 @@ TEST(tensors_of_every_supported_type) {
     uint64_t elements, bytes;
     DType dtype;
   } const types[] = {
-      {0, "f32", 1, 4, DType::kF32},       {1, "f16", 1, 2, DType::kF16},       {2, "q4_0", 32, 18, DType::kQ4_0},
-      {3, "q4_1", 32, 20, DType::kQ4_1},   {6, "q5_0", 32, 22, DType::kQ5_0},   {7, "q5_1", 32, 24, DType::kQ5_1},
-      {8, "q8_0", 32, 34, DType::kQ8_0},   {12, "q4_k", 256, 144, DType::kQ4_K}, {13, "q5_k", 256, 176, DType::kQ5_K},
-      {14, "q6_k", 256, 210, DType::kQ6_K}, {24, "i8", 1, 1, DType::kI8},        {25, "i16", 1, 2, DType::kI16},
-      {26, "i32", 1, 4, DType::kI32},      {27, "i64", 1, 8, DType::kI64},      {28, "f64", 1, 8, DType::kF64},
-      {30, "bf16", 1, 2, DType::kBF16},
+      {0, "f32", 1, 4, DType::kF32},        {1, "f16", 1, 2, DType::kF16},
+      {2, "q4_0", 32, 18, DType::kQ4_0},    {3, "q4_1", 32, 20, DType::kQ4_1},
+      {6, "q5_0", 32, 22, DType::kQ5_0},    {7, "q5_1", 32, 24, DType::kQ5_1},
+      {8, "q8_0", 32, 34, DType::kQ8_0},    {12, "q4_k", 256, 144, DType::kQ4_K},
+      {13, "q5_k", 256, 176, DType::kQ5_K}, {14, "q6_k", 256, 210, DType::kQ6_K},
+      {24, "i8", 1, 1, DType::kI8},         {25, "i16", 1, 2, DType::kI16},
+      {26, "i32", 1, 4, DType::kI32},       {27, "i64", 1, 8, DType::kI64},
+      {28, "f64", 1, 8, DType::kF64},       {30, "bf16", 1, 2, DType::kBF16},
   };
   Writer w;
   uint64_t ordinal = 0;
@@ -243,7 +253,8 @@ TEST(tensors_of_every_supported_type) {
     ASSERT_OK(view);
     EXPECT(view->dtype == t.dtype);
     EXPECT_EQ(static_cast<uint64_t>(view->bytes()), tensor->bytes);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(view->data) - reinterpret_cast<uintptr_t>(file.data()), tensor->offset);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(view->data) - reinterpret_cast<uintptr_t>(file.data()),
+              tensor->offset);
     EXPECT(view->data[0] == static_cast<std::byte>(ordinal));
     EXPECT(view->data[tensor->bytes - 1] == static_cast<std::byte>(ordinal));
   }
@@ -259,7 +270,9 @@ TEST(unsupported_types_are_listed_but_not_viewed) {
   } const types[] = {{10, "q2_k", 256, 84},    {11, "q3_k", 256, 110}, {16, "iq2_xxs", 256, 66},
                      {23, "iq4_xs", 256, 136}, {34, "tq1_0", 256, 54}, {39, "mxfp4", 32, 17}};
   Writer w;
-  for (const auto& t : types) w.tensor(t.name, {t.elements, 2}, t.number, std::string(2 * t.bytes, 'x'));
+  for (const auto& t : types) {
+    w.tensor(t.name, {t.elements, 2}, t.number, std::string(2 * t.bytes, 'x'));
+  }
   const std::string file = w.finish();
   const GgufModel model = parsed(file);
   for (const auto& t : types) {
@@ -279,7 +292,9 @@ TEST(unsupported_types_are_listed_but_not_viewed) {
 TEST(alignment_of_the_file_is_honoured) {
   Writer w;
   w.alignment = 64;
-  w.kv("general.alignment", kU32, le<uint32_t>(64)).tensor("a", {1}, 0, "aaaa").tensor("b", {1}, 0, "bbbb");
+  w.kv("general.alignment", kU32, le<uint32_t>(64))
+      .tensor("a", {1}, 0, "aaaa")
+      .tensor("b", {1}, 0, "bbbb");
   const std::string file = w.finish();
   const GgufModel model = parsed(file);
   EXPECT_EQ(model.tensor(1).offset - model.tensor(0).offset, 64u);
@@ -298,7 +313,8 @@ TEST(no_keys_and_no_tensors_is_a_file) {
 TEST(owner_outlives_the_model) {
   TempDir dir;
   const std::string path = dir.write("m.gguf", sample().finish());
-  for (const auto mode : {lmn::formats::ReadMode::kMap, lmn::formats::ReadMode::kMapPopulate, lmn::formats::ReadMode::kCopy}) {
+  for (const auto mode : {lmn::formats::ReadMode::kMap, lmn::formats::ReadMode::kMapPopulate,
+                          lmn::formats::ReadMode::kCopy}) {
     std::shared_ptr<const void> owner;
     std::string_view architecture;
     lmn::TensorView view;
@@ -344,9 +360,12 @@ TEST(file_of_the_python_package) {
   const std::string python = venv != nullptr ? std::string(venv) + "/bin/python" : "python3";
   TempDir dir;
   const std::string path = dir.path("reference.gguf");
-  const std::string script = std::filesystem::path(__FILE__).replace_filename("gguf_reference.py").string();
+  const std::string script =
+      std::filesystem::path(__FILE__).replace_filename("gguf_reference.py").string();
   const std::string command = "'" + python + "' '" + script + "' '" + path + "' 2>/dev/null";
-  if (std::system(command.c_str()) != 0) testing::skip("the Python packages gguf and numpy are not installed");
+  if (std::system(command.c_str()) != 0) {
+    testing::skip("the Python packages gguf and numpy are not installed");
+  }
   const auto opened = GgufModel::open(path);
   ASSERT_OK(opened);
   const GgufModel& model = *opened;
@@ -365,7 +384,8 @@ TEST(file_of_the_python_package) {
   EXPECT_EQ(*model.get<bool>("k.bool"), true);
   EXPECT_EQ(*model.get<std::string_view>("k.string"), "gr\xC3\xBC\xC3\x9F");
   EXPECT((*model.get_numbers<int32_t>("k.ints") == std::vector<int32_t>{1, -2, 3}));
-  EXPECT((model.get_strings("k.strings")->index() == std::vector<std::string_view>{"a", "", "\xE2\x82\xAC"}));
+  EXPECT((model.get_strings("k.strings")->index() ==
+          std::vector<std::string_view>{"a", "", "\xE2\x82\xAC"}));
   const auto f32 = model.view("f32");
   ASSERT_OK(f32);
   EXPECT(f32->shape == (Shape{2, 3}));
@@ -379,7 +399,7 @@ TEST(file_of_the_python_package) {
   EXPECT(f16->shape == Shape{4});
   uint16_t half;
   std::memcpy(&half, f16->data + 6, 2);
-  EXPECT_EQ(half, 0x4200);  // 3 in binary16
+  EXPECT_EQ(half, 0x4200);             // 3 in binary16
   const auto q8 = model.view("q8_0");  // rows of 64 ones: scale 1/127, quants 127
   ASSERT_OK(q8);
   EXPECT(q8->dtype == DType::kQ8_0);

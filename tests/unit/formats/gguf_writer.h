@@ -14,12 +14,27 @@
 
 namespace gguf_test {
 
-enum : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
+enum : uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
+};
 
 template <typename T>
 std::string le(T value) {
   std::string bytes(sizeof(T), '\0');
-  std::memcpy(bytes.data(), &value, sizeof(T));  // tests run on little-endian machines, as the library does
+  std::memcpy(bytes.data(), &value,
+              sizeof(T));  // tests run on little-endian machines, as the library does
   return bytes;
 }
 inline std::string str(std::string_view s) { return le<uint64_t>(s.size()) + std::string(s); }
@@ -43,14 +58,16 @@ class Writer {
     return *this;
   }
   // ne in GGUF's order (fastest first). The data is placed behind what is there, aligned.
-  Writer& tensor(std::string_view name, std::vector<uint64_t> ne, uint32_t type, const std::string& data) {
+  Writer& tensor(std::string_view name, std::vector<uint64_t> ne, uint32_t type,
+                 const std::string& data) {
     pad(data_);
     tensor_at(name, std::move(ne), type, data_.size());
     data_ += data;
     return *this;
   }
   // Only the directory entry, with an offset of the test's choice.
-  Writer& tensor_at(std::string_view name, std::vector<uint64_t> ne, uint32_t type, uint64_t offset) {
+  Writer& tensor_at(std::string_view name, std::vector<uint64_t> ne, uint32_t type,
+                    uint64_t offset) {
     infos_ += str(name) + le<uint32_t>(static_cast<uint32_t>(ne.size()));
     for (uint64_t n : ne) infos_ += le(n);
     infos_ += le(type) + le(offset);
@@ -82,7 +99,9 @@ class Writer {
   uint64_t key_count_ = 0, tensor_count_ = 0;
 };
 
-inline std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s.data(), s.size())); }
+inline std::span<const std::byte> bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
 
 // A small file with what real ones have: strings, numbers, big arrays, an f32 vector, quantised matrices.
 inline Writer sample() {
@@ -100,7 +119,10 @@ inline Writer sample() {
   }
   w.kv("tokenizer.ggml.tokens", kArray, strings(tokens))
       .kv("tokenizer.ggml.token_type", kArray, array(kI32, 64, types))
-      .kv("nested", kArray, array(kArray, 2, strings({"a", "bc"}) + array(kU16, 3, le<uint16_t>(7) + le<uint16_t>(8) + le<uint16_t>(9))))
+      .kv("nested", kArray,
+          array(kArray, 2,
+                strings({"a", "bc"}) +
+                    array(kU16, 3, le<uint16_t>(7) + le<uint16_t>(8) + le<uint16_t>(9))))
       .tensor("token_embd.weight", {32, 64}, 8, std::string(64 * 34, 'q'))
       .tensor("blk.0.attn_norm.weight", {32}, 0, std::string(128, '\0'))
       .tensor("blk.0.ffn_down.weight", {64, 32}, 3, std::string(32 * 2 * 20, 'w'))

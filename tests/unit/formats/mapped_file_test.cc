@@ -37,7 +37,9 @@ bool same(const MappedFile& file, const std::string& bytes) {
 
 int open_descriptors() {
   int count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
   return count;
 }
 
@@ -69,8 +71,10 @@ TEST(advice_never_changes_the_bytes) {
     const auto file = MappedFile::open(path, mode);
     ASSERT_OK(file);
     (*file)->advise_sequential();
-    for (const uint64_t offset : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{5 * 4096 + 99}, uint64_t{5 * 4096 + 100}, kHuge}) {
-      for (const uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{9000}, kHuge}) {
+    for (const uint64_t offset : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{5 * 4096 + 99},
+                                  uint64_t{5 * 4096 + 100}, kHuge}) {
+      for (const uint64_t length :
+           {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{9000}, kHuge}) {
         (*file)->advise_will_need(offset, length);
         (*file)->advise_dont_need(offset, length);
       }
@@ -85,15 +89,19 @@ TEST(what_is_not_a_readable_file) {
     const auto absent = MappedFile::open(dir.path("absent"), mode);
     EXPECT(absent.status().code() == Code::kNotFound);
     EXPECT_EQ(absent.status().message(), dir.path("absent") + ": no such file: check the path");
-    EXPECT(MappedFile::open(dir.write("f", "x") + "/below", mode).status().code() == Code::kNotFound);
+    EXPECT(MappedFile::open(dir.write("f", "x") + "/below", mode).status().code() ==
+           Code::kNotFound);
     const auto folder = MappedFile::open(dir.root(), mode);
     EXPECT(folder.status().code() == Code::kInvalidArgument);
-    EXPECT_EQ(folder.status().message(), dir.root() + ": is a directory: give the path of the file inside it");
+    EXPECT_EQ(folder.status().message(),
+              dir.root() + ": is a directory: give the path of the file inside it");
     const auto empty = MappedFile::open(dir.write("empty", ""), mode);
     EXPECT(empty.status().code() == Code::kCorrupt);
-    EXPECT_EQ(empty.status().message(), dir.path("empty") + ": the file is empty: download or copy it again");
+    EXPECT_EQ(empty.status().message(),
+              dir.path("empty") + ": the file is empty: download or copy it again");
     EXPECT(MappedFile::open("", mode).status().code() == Code::kInvalidArgument);
-    EXPECT(MappedFile::open(std::string("a\0b", 3), mode).status().code() == Code::kInvalidArgument);
+    EXPECT(MappedFile::open(std::string("a\0b", 3), mode).status().code() ==
+           Code::kInvalidArgument);
     EXPECT(MappedFile::open("/dev/zero", mode).status().code() == Code::kInvalidArgument);
   }
   ASSERT(::mkfifo(dir.path("fifo").c_str(), 0600) == 0);
@@ -107,7 +115,9 @@ TEST(no_permission) {
   const std::string path = dir.write("secret", "x");
   ASSERT(::chmod(path.c_str(), 0) == 0);
   const bool root = ::geteuid() == 0;  // who may read everything, until another user for a moment
-  if (root && ::seteuid(65534) != 0) testing::skip("root in a container that cannot become another user");
+  if (root && ::seteuid(65534) != 0) {
+    testing::skip("root in a container that cannot become another user");
+  }
   const auto file = MappedFile::open(path);
   if (root) ASSERT(::seteuid(0) == 0);
   EXPECT(file.status().code() == Code::kIo);
@@ -124,9 +134,13 @@ TEST(shrinking_growing_and_writing_are_noticed) {
     ASSERT(::truncate(path.c_str(), 5000) == 0);
     const auto shrunk = (*file)->check_unchanged();
     EXPECT(shrunk.code() == Code::kIo);
-    EXPECT(shrunk.message().find(path + ": the file shrank from 10000 to 5000 bytes after it was opened: open it again") == 0);
+    EXPECT(shrunk.message().find(
+               path +
+               ": the file shrank from 10000 to 5000 bytes after it was opened: open it again") ==
+           0);
     ASSERT(::truncate(path.c_str(), 12000) == 0);
-    EXPECT((*file)->check_unchanged().message().find("grew from 10000 to 12000") != std::string_view::npos);
+    EXPECT((*file)->check_unchanged().message().find("grew from 10000 to 12000") !=
+           std::string_view::npos);
     ASSERT(::truncate(path.c_str(), 10000) == 0);  // the same size, another time
     const timespec later[2] = {{0, UTIME_OMIT}, {2000000000, 5}};
     ASSERT(::utimensat(AT_FDCWD, path.c_str(), later, 0) == 0);
@@ -165,7 +179,9 @@ TEST(a_file_that_shrinks_while_it_is_copied) {
     return ::truncate(path.c_str(), 18 << 20) == 0;
   });
   EXPECT(file.status().code() == Code::kIo);
-  EXPECT(file.status().message().find("became shorter while it was read (18874368 of 41943040 bytes)") != std::string_view::npos);
+  EXPECT(file.status().message().find(
+             "became shorter while it was read (18874368 of 41943040 bytes)") !=
+         std::string_view::npos);
   ASSERT(::truncate(path.c_str(), 40 << 20) == 0);
   const auto late = MappedFile::open(path, ReadMode::kCopy, [&](uint64_t done, uint64_t total) {
     return done < total || ::truncate(path.c_str(), 18 << 20) == 0;
