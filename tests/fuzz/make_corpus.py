@@ -52,11 +52,9 @@ def gguf(keys=(), tensors=(), version=3, alignment=32):
 
 
 def seeds():
-    values = {kind: 1 for kind in SCALARS} | {STRING: "text"}
+    values = dict.fromkeys(SCALARS, 1) | {STRING: "text"}
     keys = [key(f"k{kind}", kind, scalar(kind, value)) for kind, value in values.items()]
-    arrays = [
-        key(f"a{kind}", ARRAY, array(kind, [scalar(kind, value)] * 3)) for kind, value in values.items()
-    ]
+    arrays = [key(f"a{kind}", ARRAY, array(kind, [scalar(kind, value)] * 3)) for kind, value in values.items()]
     nested = array(ARRAY, [array(STRING, [string("a")]), array(U8, [b"\1", b"\2"])])
     tensors = [(f"t{kind}", (block, 2), kind) for kind, (block, _) in TENSOR_TYPES.items()]
     yield "empty", gguf()
