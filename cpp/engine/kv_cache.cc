@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kv_cache.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/tensor.h"
+
+namespace lmn::engine {
+
+PageAllocator::PageAllocator(int32_t pages) : references_(static_cast<size_t>(pages), 0) {
+  free_.reserve(references_.size());
+  for (int32_t page = pages - 1; page >= 0; --page) free_.push_back(page);
+}
+
+int32_t PageAllocator::allocate() {
+  if (free_.empty()) return -1;
+  const int32_t page = free_.back();
+  free_.pop_back();
+  references_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+void PageAllocator::retain(int32_t page) {
+  LMN_CHECK(references(page) > 0);
+  ++references_[static_cast<size_t>(page)];
+}
+
+bool PageAllocator::release(int32_t page) {
+  LMN_CHECK(references(page) > 0);
+  if (--references_[static_cast<size_t>(page)] > 0) return false;
+  free_.push_back(page);
+  return true;
+}
+
+KvCache::KvCache(Device& device, const KvShape& shape, DType dtype, int32_t pages)
+    : device_(&device), dtype_(dtype), layers_(static_cast<size_t>(shape.layers)), pages_(pages) {}
+
+KvCache::KvCache(KvCache&& other) noexcept
+    : device_(other.device_),
+      region_(std::exchange(other.region_, nullptr)),
+      bytes_(other.bytes_),
+      page_bytes_(other.page_bytes_),
+      dtype_(other.dtype_),
+      layers_(std::move(other.layers_)),
+      pages_(std::move(other.pages_)),
+      ledger_(std::move(other.ledger_)) {}
+
+KvCache::~KvCache() {
+  if (region_ != nullptr) device_->release(region_, static_cast<size_t>(bytes_));
+}
+
+Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtype, int64_t tokens,
+                                memory::Ledger& ledger) {
+  if (dtype != DType::kF16 && dtype != DType::kF32) {
+    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16 or f32", info(dtype).name.data());
+  }
+  const int64_t pages = kv_pages(tokens);
+  int64_t page_bytes = 0, bytes = 0;
+  const bool overflow =
+      __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim, kKvPageTokens * row_bytes(dtype, 1), &page_bytes) ||
+      __builtin_mul_overflow(pages, page_bytes, &bytes) || __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes);
+  // A slot (page * page_tokens + offset) is an int32.
+  if (overflow || pages > std::numeric_limits<int32_t>::max() / kKvPageTokens) {
+    return error(Code::kInvalidArgument, "kv_tokens is %lld, more than a KV cache can address; lower it",
+                 static_cast<long long>(tokens));
+  }
+  KvCache cache(device, shape, dtype, static_cast<int32_t>(pages));
+  cache.page_bytes_ = page_bytes;
+  if (bytes == 0) return cache;
+  Result<std::byte*> region = device.allocate(static_cast<size_t>(bytes));
+  if (!region.ok()) {
+    return std::move(region).status().with_context("KV cache of " + std::to_string(tokens) + " tokens, " +
+                                                   std::to_string(bytes) +
+                                                   " bytes (lower kv_tokens or context_tokens)");
+  }
+  cache.region_ = *region;
+  cache.bytes_ = bytes;
+  cache.ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kKv, bytes);
+  const int64_t array_bytes = pages * page_bytes;  // a multiple of 64: kKvPageTokens elements of two bytes are 64
+  for (size_t layer = 0; layer < cache.layers_.size(); ++layer) {
+    cache.layers_[layer].k = cache.region_ + static_cast<int64_t>(2 * layer) * array_bytes;
+    cache.layers_[layer].v = cache.layers_[layer].k + array_bytes;
+  }
+  return cache;
+}
+
+Status KvCache::scrub(int32_t page) {
+  if (layers_.empty()) return {};
+  const std::vector<std::byte> zeros(static_cast<size_t>(page_bytes_));
+  for (const KvLayerMemory& layer : layers_) {
+    LMN_RETURN_IF_ERROR(device_->copy_from_host(layer.k + page * page_bytes_, zeros.data(), zeros.size()));
+    LMN_RETURN_IF_ERROR(device_->copy_from_host(layer.v + page * page_bytes_, zeros.data(), zeros.size()));
+  }
+  return {};
+}
+
+}  // namespace lmn::engine

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/thread_team.h"
+
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "parallel/clock.h"
+#include "parallel/cpu_topology.h"
+#include "parallel/event_count.h"
+#include "parallel/os_thread.h"
+
+namespace lmn::parallel {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+// A team larger than the machine must not spin: the member it waits for needs the CPU.
+constexpr int64_t kOversubscribedSpinNs = 1'000;
+
+// Leaves f on the members that wait for one that has thrown. Never seen outside this file.
+struct LeaveRun {};
+
+}  // namespace
+
+// Each group has its own cache line, because different members write it.
+struct ThreadTeam::Shared {
+  // The job: written by member 0 before ticket.advance(), read by workers after they saw the ticket (release/acquire in
+  // EventCount). Member 0 writes again only after `done` told it that every worker has read it.
+  Body body = nullptr;  // null: leave
+  void* context = nullptr;
+  alignas(kCacheLine) EventCount ticket;  // one step per run
+  alignas(kCacheLine) EventCount done;    // one step per worker and run; orders the workers' writes before member 0's reads
+
+  // Members that have arrived at the current barrier. acq_rel: the last one to arrive has seen all writes of the others,
+  // and hands them on through phase.advance().
+  alignas(kCacheLine) std::atomic<uint32_t> arrived{0};
+  alignas(kCacheLine) EventCount phase;  // one step per completed barrier (and one per failure)
+
+  // A member's f threw in this run. Stored (release) before phase.advance() by the member that throws; loaded (acquire)
+  // after phase.value() by the others: who reads the new phase also reads `failed`, who read the old one is woken.
+  alignas(kCacheLine) std::atomic<bool> failed{false};
+  std::atomic<bool> error_claimed{false};  // the first to set it writes `first_error`; read by member 0 after `done`
+  std::exception_ptr first_error;
+
+  int size = 1;
+  int64_t spin_ns = 0;
+  pid_t pid = 0;
+
+  struct Member {
+    Shared* shared;
+    int index;
+  };
+  std::vector<Member> members;     // of the workers: what their threads start with
+  std::vector<OsThread> threads;   // joined before anything above goes
+
+  void run_member(int index) noexcept {
+    try {
+      body(context, index);
+      return;
+    } catch (const LeaveRun&) {
+      return;
+    } catch (...) {
+      if (!error_claimed.exchange(true, std::memory_order_relaxed)) first_error = std::current_exception();
+    }
+    failed.store(true, std::memory_order_release);
+    phase.advance();
+  }
+
+  static void work(void* argument) {
+    const Member member = *static_cast<Member*>(argument);
+    Shared& shared = *member.shared;
+    for (uint32_t seen = 0;;) {
+      seen = shared.ticket.wait(seen, shared.spin_ns);
+      if (shared.body == nullptr) return;
+      shared.run_member(member.index);
+      shared.done.advance();
+    }
+  }
+
+  ~Shared() {
+    body = nullptr;
+    ticket.advance();
+    threads.clear();  // joins
+  }
+};
+
+Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return error(Code::kInvalidArgument, "threads is %d; give 1 to %d, or 0 for one per usable CPU (%d here)",
+                 options.threads, kMaxThreads, default_thread_count());
+  }
+  std::unique_ptr<ThreadTeam> team(new ThreadTeam);
+  team->shared_ = std::make_unique<Shared>();
+  Shared& shared = *team->shared_;
+  shared.size = team->size_ = options.threads > 0 ? options.threads : default_thread_count();
+  shared.pid = getpid();
+  const int64_t default_spin_ns = team->size_ > affinity_cpu_count() ? kOversubscribedSpinNs : kDefaultSpinNs;
+  shared.spin_ns = options.spin_ns != 0 ? options.spin_ns : default_spin_ns;
+  const auto workers = static_cast<size_t>(team->size_ - 1);
+  shared.members.reserve(workers);
+  shared.threads.reserve(workers);
+  for (int index = 1; index < team->size_; ++index) {
+    shared.members.push_back({&shared, index});
+    const std::string name = "lmn-worker-" + std::to_string(index);
+    Result<OsThread> thread = OsThread::start(name.c_str(), Shared::work, &shared.members.back());
+    if (!thread.ok()) return std::move(thread).status();
+    shared.threads.push_back(std::move(thread).value());
+  }
+  return team;
+}
+
+ThreadTeam::~ThreadTeam() = default;
+
+Status ThreadTeam::check_usable() const {
+  if (size_ == 1 || getpid() == shared_->pid) return {};
+  return error(Code::kClosed,
+               "the thread team was created in process %d and its threads do not exist in this forked child; "
+               "create it after fork",
+               static_cast<int>(shared_->pid));
+}
+
+void ThreadTeam::run_erased(Body body, void* context) {
+  if (size_ == 1) return body(context, 0);
+  Shared& shared = *shared_;
+  LMN_CHECK(getpid() == shared.pid);  // else every wait below would be for threads that do not exist
+  shared.body = body;
+  shared.context = context;
+  const auto workers = static_cast<uint32_t>(size_ - 1);
+  uint32_t done = shared.done.value();
+  const uint32_t all_done = done + workers;
+  shared.ticket.advance();
+  shared.run_member(0);
+  while (done != all_done) done = shared.done.wait(done, shared.spin_ns);
+
+  if (!shared.failed.load(std::memory_order_relaxed)) return;  // ordered by `done`
+  shared.failed.store(false, std::memory_order_relaxed);       // and what follows by the next ticket
+  shared.arrived.store(0, std::memory_order_relaxed);
+  shared.error_claimed.store(false, std::memory_order_relaxed);
+  std::exception_ptr first_error;
+  std::swap(first_error, shared.first_error);
+  std::rethrow_exception(first_error);
+}
+
+void ThreadTeam::barrier(int) {
+  if (size_ == 1) return;
+  Shared& shared = *shared_;
+  const uint32_t phase = shared.phase.value();  // cannot advance before this member arrives, except by a failure
+  if (shared.failed.load(std::memory_order_acquire)) throw LeaveRun{};
+  if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
+    shared.arrived.store(0, std::memory_order_relaxed);  // read next by members that have seen the new phase
+    shared.phase.advance();
+    return;
+  }
+  shared.phase.wait(phase, shared.spin_ns);
+  if (shared.failed.load(std::memory_order_acquire)) throw LeaveRun{};
+}
+
+}  // namespace lmn::parallel
