@@ -61,7 +61,9 @@ struct RequestOptions {
   std::vector<std::string> stop;        // ends where any of these strings is complete in the text; they are not in text
   bool ignore_eos = false;              // go on after end-of-generation tokens
   bool skip_special = true;             // control tokens give no text
-  bool text = true;                     // decode to text (needs a tokenizer)
+  bool text = true;                     // decode to text; without a tokenizer there is none
+  int32_t prefill_chunk_tokens = 0;     // prompt tokens in one step at most; 0: the engine's. Never changes a result
+  int64_t deadline_ns = 0;              // from submit: then the request ends with kDeadline, seen within one step; 0: none
   int64_t deadline_ns = 0;              // from submit: then the request ends, within one step; 0: none
   int32_t prefill_chunk_tokens = 0;     // prompt tokens in one step at most, below the engine's own; 0: the engine's
 
@@ -85,7 +87,7 @@ struct Chunk {
   std::span<const TopLogprob> top_logprobs;   // [tokens, sampling.logprobs], likeliest first
   const float* logits = nullptr;              // [tokens, vocab_size], when asked for
   FinishReason finish_reason = FinishReason::kNone;  // set in the last chunk, and in any after it
-  int32_t stop_index = -1;  // kStopString: index in stop. kStopToken: index in stop_token_ids
+  int32_t stop_index = -1;  // kStopString: index in stop. kStopToken: index in stop_token_ids. Set with finish_reason
 };
 
 struct RequestStats {
@@ -109,12 +111,13 @@ class Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes it. OK with the last chunk
-  // repeats as an empty chunk with the same finish_reason. TIMEOUT: nothing yet. A failed request gives what it had, then
-  // its failure. CLOSED in a forked child. Each token goes to one caller when several call at once.
+  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes it. After the last chunk, which
+  // has a finish_reason, come empty chunks with the same one. TIMEOUT: nothing yet. A failed request gives what it had,
+  // with finish_reason kNone, and then its failure as the status. CLOSED in a forked child. When several threads call at
+  // once, each token goes to one of them.
   Status next(int64_t timeout_ns, Chunk* chunk);
 
-  // Waits for the end without taking news. OK when finished or cancelled; TIMEOUT; the request's failure; CLOSED.
+  // Waits for the end without taking news: OK when finished or cancelled, TIMEOUT, CLOSED, or the request's failure.
   Status wait(int64_t timeout_ns);
 
   void cancel();  // seen within one step; no effect on a request that has ended
