@@ -26,7 +26,10 @@ struct View {
   ValueId value;
   int64_t begin, end;  // columns of the root
   int last_use;        // stage; -1: never
+  int alive;           // to the end of which stage its bytes are kept
 };
+
+bool is_activation_format(DType type) { return type == DType::kQA8 || type == DType::kQA16; }
 
 class LayoutMaker {
  public:
@@ -87,6 +90,15 @@ class LayoutMaker {
       }
     }
     for (const graph::Output& output : graph_.outputs) last_use[static_cast<size_t>(output.value)] = kForever;
+    // While workers quantise for themselves, one may still read x when another is in the Linear that follows; if that wrote
+    // where x was, it would have to wait.
+    std::vector<int> alive = last_use;
+    for (size_t s = 0; s < layout_.stages.size(); ++s) {
+      const Node& node = graph_.node(layout_.stages[s]);
+      if (!is_activation_format(graph_.value(node.outputs[0]).type.dtype)) continue;
+      int& end = alive[static_cast<size_t>(node.inputs[0])];
+      end = std::max(end, static_cast<int>(s) + 1);
+    }
 
     root_.resize(count);
     begin_.assign(count, 0);
@@ -100,7 +112,7 @@ class LayoutMaker {
         root_[i] = root_[x];
         begin_[i] = begin_[x] + producer->attributes.get<int64_t>("begin");
       }
-      views_[static_cast<size_t>(root_[i])].push_back({id, begin_[i], begin_[i] + width(id), last_use[i]});
+      views_[static_cast<size_t>(root_[i])].push_back({id, begin_[i], begin_[i] + width(id), last_use[i], alive[i]});
     }
   }
 
@@ -119,7 +131,7 @@ class LayoutMaker {
     buffer.columns = width(id);
     const int64_t row = row_bytes(type.dtype, buffer.columns);
     buffer.interval.bytes = buffer.max_rows * row;
-    if (type.dtype == DType::kQA8 || type.dtype == DType::kQA16) {
+    if (is_activation_format(type.dtype)) {
       buffer.copy_bytes = align_up(std::min(kReplicateRows, buffer.max_rows) * row);
       buffer.interval.bytes = std::max(buffer.interval.bytes, buffer.copy_bytes * workers_);
     }
@@ -136,7 +148,7 @@ class LayoutMaker {
     members_[static_cast<size_t>(buffer)].push_back(id);
     Interval& interval = layout_.buffers[static_cast<size_t>(buffer)].interval;
     interval.last = std::max(interval.last, stage);
-    for (const View& view : views_[static_cast<size_t>(id)]) interval.last = std::max(interval.last, view.last_use);
+    for (const View& view : views_[static_cast<size_t>(id)]) interval.last = std::max(interval.last, view.alive);
   }
 
   void place_view(const Node& node) {
