@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class Record:
-    """Attributes listed in ``__slots__``, given by keyword; compared and printed by value."""
+    """Attributes listed in ``__slots__``, given by keyword; printed by value."""
 
     __slots__ = ()
 
@@ -14,13 +14,6 @@ class Record:
             setattr(self, name, values.pop(name))
         if values:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)

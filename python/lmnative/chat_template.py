@@ -2,7 +2,8 @@
 """Chat templates of any family, by Jinja2 in its immutable sandbox.
 
 The environment is the one that Hugging Face documents for chat templates: trim_blocks, lstrip_blocks, loop controls,
-`raise_exception`, `strftime_now`, a `tojson` that keeps non-ASCII text, and `generation` blocks (rendered as their body).
+`raise_exception`, `strftime_now`, a `tojson` that keeps non-ASCII text, and `generation` blocks (rendered as their
+body).
 Imported only when such a template is met.
 """
 
@@ -28,7 +29,7 @@ class _Refused(jinja2.TemplateError):
 
 
 class _GenerationBlock(jinja2.ext.Extension):
-    """{% generation %} … {% endgeneration %} marks the assistant's words for training; its body is all that counts here."""
+    """{% generation %} … {% endgeneration %} marks the assistant's words for training; here only its body counts."""
 
     tags = {"generation"}
 

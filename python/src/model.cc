@@ -129,7 +129,7 @@ std::string_view utf8_view(const py::handle& text, const std::string& what) {
     if (data != nullptr) return {data, static_cast<size_t>(size)};
     const py::error_already_set error;  // takes the UnicodeEncodeError
     raise(LMN_INVALID_ARGUMENT, what + " is not valid Unicode text: lone surrogate at character " +
-                                    py::str(error.value().attr("start")).cast<std::string>());
+                                    py::str(py::object(error.value().attr("start"))).cast<std::string>());
   }
   if (PyBytes_Check(text.ptr())) {
     return {PyBytes_AS_STRING(text.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(text.ptr()))};

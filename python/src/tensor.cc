@@ -176,14 +176,16 @@ void bind_tensor(py::module_& module) {
           "__array__",
           [](const py::object& self, const py::object& dtype, const py::object& copy) {
             py::object array = self.attr("numpy")();
-            if (!dtype.is_none() && !array.attr("dtype").equal(py::module_::import("numpy").attr("dtype")(dtype))) {
+            if (!dtype.is_none() && !py::object(array.attr("dtype")).equal(py::module_::import("numpy").attr("dtype")(dtype))) {
               if (!copy.is_none() && !copy.cast<bool>()) throw py::value_error("another dtype needs a copy");
               return py::object(array.attr("astype")(dtype));
             }
-            return !copy.is_none() && copy.cast<bool>() ? py::object(array.attr("copy")()) : array;
+            if (!copy.is_none() && copy.cast<bool>()) return py::object(array.attr("copy")());
+            return array;
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none())
-      .def("__getitem__", [](const py::object& self, const py::object& key) { return self.attr("numpy")()[key]; })
+      .def("__getitem__",
+           [](const py::object& self, const py::object& key) { return py::object(self.attr("numpy")()[key]); })
       .def("__repr__", [](const Tensor& self) {
         return "<lmnative.Tensor " + self.dtype() + " " + py::repr(self.shape()).cast<std::string>() + ">";
       });

@@ -59,9 +59,7 @@ class Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of one call; `run` in them is the subcommand's function."""
-    parser = Parser(
-        prog="lmnative", description="Language models through one native library.", epilog=MAIN_EXAMPLES
-    )
+    parser = Parser(prog="lmnative", description="Language models through one native library.", epilog=MAIN_EXAMPLES)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
@@ -124,9 +122,10 @@ def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _add_engine_options(parser: Parser) -> None:
     group = parser.add_argument_group("engine")
-    group.add_argument("-t", "--threads", type=int, metavar="N", help="worker threads (default: usable CPUs)")
-    group.add_argument("-c", "--context", type=int, metavar="N", help="longest sequence in tokens (default: the model's)")
-    group.add_argument(
+    add = group.add_argument
+    add("-t", "--threads", type=int, metavar="N", help="worker threads (default: usable CPUs)")
+    add("-c", "--context", type=int, metavar="N", help="longest sequence in tokens (default: the model's)")
+    add(
         "--read-mode",
         choices=("map", "populate", "copy"),
         default="map",

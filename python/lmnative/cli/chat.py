@@ -8,6 +8,7 @@ stopped answer stays in the history.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 
 from lmnative.cli import fail
@@ -137,7 +138,5 @@ def _read_line() -> str:
 
 
 def _enable_line_editing() -> None:
-    try:
+    with contextlib.suppress(ImportError):
         import readline  # noqa: F401  Importing it is what gives input() its editing and history.
-    except ImportError:
-        pass

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The two commands are `make demo` and `make test`; both set up what they need in .venv and build/. PYTHON is the interpreter
+# that .venv is made with (3.10 or newer).
+PYTHON ?= python3
+PROMPT ?= What is a lighthouse for? Answer in three sentences.
+VENV := .venv/bin
+
+.PHONY: help demo test bench asan tsan fuzz lint format clean
+
+help:
+	@echo "make demo [PROMPT=\"…\"]   build, install into .venv, and watch a language model answer"
+	@echo "make test                every test; make asan, tsan, fuzz: one stage of it"
+	@echo "make bench               benchmarks (see bench/run.py --help)"
+	@echo "make lint, make format   check or fix the style;  make clean   remove what was built"
+
+demo:
+	@$(PYTHON) tests/environment.py demo
+	@$(VENV)/lmnative run --stats smollm2-135m "$$PROMPT"
+demo: export PROMPT := $(value PROMPT)
+
+test:
+	@$(PYTHON) tests/run.py
+
+asan tsan fuzz:
+	@$(PYTHON) tests/run.py $@
+
+bench:
+	@$(PYTHON) tests/environment.py demo
+	@$(VENV)/python bench/run.py decode prefill load
+
+lint format:
+	@$(PYTHON) tests/style.py $@
+
+clean:
+	rm -rf build dist .venv

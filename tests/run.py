@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests: `make test` runs all of them, `tests/run.py STAGE …` some.
+
+One stage after the other, each with its output in build/test-logs/STAGE.log, which is shown when the stage fails. Ends
+with the skipped tests and their reasons, the failed ones, and one closing line with all counts. What the tests need is
+set up first (tests/environment.py). The tests of Python run against the installed wheel, not against the source tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import environment as env
+from report import Result, from_ctest, from_output, from_pytest
+
+ROOT = env.ROOT
+BUILD = ROOT / "build"
+LOGS = BUILD / "test-logs"
+RELEASE = BUILD / "wheel"  # `pip install .` builds here as well: nothing is compiled twice
+FUZZ_SECONDS = 60
+JOBS = str(len(os.sched_getaffinity(0)))
+
+# Every test file, and the name under which a stage must have run it.
+TEST_FILES = {
+    "tests/unit/*/*_test.cc": lambda path: f"unit_{path.parent.name}",
+    "tests/conformance/*_test.cc": lambda path: "conformance",
+    "tests/python/*_test.py": lambda path: path.stem,
+}
+
+
+class Log:
+    """Runs the commands of one stage and writes what they say into its log."""
+
+    def __init__(self, name: str) -> None:
+        self.path = LOGS / f"{name}.log"
+        self.path.write_text("")
+
+    def run(self, *command: object, limit_s: int = 900, environment: dict[str, str] | None = None) -> tuple[int, str]:
+        """Exit code and output. A command that takes longer than `limit_s` is ended, with all it started: code 124."""
+        words = [str(word) for word in command]
+        with subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env={**os.environ, **test_environment(), **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=limit_s)
+                code = process.returncode
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+                output += f"\nended after {limit_s} s\n".encode()
+                code = 124
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        text = output.decode("utf-8", "replace")
+        with self.path.open("a") as log:
+            log.write(f"$ {' '.join(words)}\n{text}\n")
+        return code, text
+
+
+def test_environment() -> dict[str, str]:
+    """What the tests find in their environment."""
+    return {
+        "LMN_GOLDEN": str(ROOT / "tests" / "golden" / "smollm2_135m_q4_1.json"),
+        "LMN_TEST_MODEL": env.model_path(),
+        "VIRTUAL_ENV": str(env.VENV),
+        "PATH": f"{env.VENV / 'bin'}:{os.environ['PATH']}",
+    }
+
+
+# Stages -------------------------------------------------------------------------------------------
+
+
+def configure(log: Log, folder: Path, *options: str, **environment: str) -> Result | None:
+    """Configures a build folder; a Result only if that fails."""
+    cmake, ninja = env.ensure_cmake()
+    command = (cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", *options)
+    code, _ = log.run(*command, environment=environment)
+    return Result.one(f"configure {folder.name}", ok=False) if code != 0 else None
+
+
+def build(log: Log, folder: Path, *targets: str) -> Result | None:
+    """Builds targets; a Result only if that fails."""
+    cmake, _ = env.ensure_cmake()
+    code, _ = log.run(cmake, "--build", folder, "-j", JOBS, "--target", *targets, limit_s=1500)
+    return Result.one(f"build {folder.name}", ok=False) if code != 0 else None
+
+
+def ctest(log: Log, folder: Path, select: str = "", limit_s: int = 900, under: tuple[str, ...] = ()) -> Result:
+    cmake, _ = env.ensure_cmake()
+    beside = Path(cmake).parent / "ctest"
+    program = str(beside) if beside.exists() else "ctest"
+    junit = LOGS / f"{log.path.stem}.xml"
+    junit.unlink(missing_ok=True)
+    size = "1000000"
+    command = [
+        *under,
+        program,
+        "--test-dir",
+        folder,
+        "--output-on-failure",
+        "--output-junit",
+        junit,
+        "--timeout",
+        "600",
+    ]
+    command += ["--test-output-size-passed", size, "--test-output-size-failed", size]
+    log.run(*command, *(["-R", select] if select else []), limit_s=limit_s)
+    return from_ctest(junit) if junit.exists() else Result.one("ctest", ok=False)
+
+
+def stage_native(log: Log) -> Result:
+    """Unit, conformance and gate tests of the release build."""
+    failed = configure(
+        log, RELEASE, "-DLMN_BUILD_TESTS=ON", "-DLMN_BUILD_PYTHON=OFF", "-DCMAKE_BUILD_TYPE=Release"
+    ) or build(log, RELEASE, "all", "tests")
+    return failed or ctest(log, RELEASE)
+
+
+def stage_abi(log: Log) -> Result:
+    """The same script in C, C++, ctypes, Go and Rust, against the library of the installed wheel."""
+    code, output = log.run(env.VENV_PYTHON, ROOT / "tests" / "abi" / "run.py")
+    return from_output("abi", output, code)
+
+
+def stage_python(log: Log) -> Result:
+    """The Python package and the command line, as installed."""
+    junit = LOGS / "python.xml"
+    junit.unlink(missing_ok=True)
+    log.run(env.VENV_PYTHON, "-m", "pytest", f"--junitxml={junit}", "tests/python")
+    return from_pytest(junit) if junit.exists() else Result.one("pytest", ok=False)
+
+
+def stage_asan(log: Log) -> Result:
+    """Unit tests and ABI gates under AddressSanitizer and UndefinedBehaviorSanitizer; warnings are errors here."""
+    return sanitized(log, "asan", "address,undefined", "tests", "^(unit_|abi_|conformance)")
+
+
+def stage_tsan(log: Log) -> Result:
+    """What has threads, under ThreadSanitizer."""
+    return sanitized(log, "tsan", "thread", "parallel_tests engine_tests", "^unit_(parallel|engine)$")
+
+
+def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -> Result:
+    folder = BUILD / name
+    failed = configure(
+        log,
+        folder,
+        "-DLMN_BUILD_TESTS=ON",
+        "-DLMN_WERROR=ON",
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        f"-DLMN_SANITIZE={sanitizers}",
+    ) or build(log, folder, *targets.split())
+    if failed:
+        return failed
+    # ThreadSanitizer of older compilers cannot run where addresses are randomised as much as newer kernels do.
+    fixed = ("setarch", platform.machine(), "-R")
+    under = fixed if name == "tsan" and env.works(*fixed, "true") else ()
+    return renamed(ctest(log, folder, select, under=under), name)
+
+
+def stage_fuzz(log: Log) -> Result:
+    """The GGUF reader against mutated files, for a minute."""
+    clang = env.find_clang()
+    if clang is None:
+        return Result.skip("fuzz", "no clang with libFuzzer (Debian: clang and libclang-rt-dev)")
+    folder = BUILD / "fuzz"
+    failed = configure(
+        log,
+        folder,
+        "-DLMN_BUILD_FUZZERS=ON",
+        f"-DLMN_FUZZ_SECONDS={FUZZ_SECONDS}",
+        f"-DCMAKE_CXX_COMPILER={clang}",
+        f"-DCMAKE_C_COMPILER={clang.replace('clang++', 'clang')}",
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+    )
+    return failed or Result.one("fuzz gguf", build(log, folder, "fuzz_gguf") is None)
+
+
+STAGES: dict[str, Callable[[Log], Result]] = {
+    "native": stage_native,
+    "python": stage_python,
+    "abi": stage_abi,
+    "asan": stage_asan,
+    "tsan": stage_tsan,
+    "fuzz": stage_fuzz,
+}
+
+
+def renamed(result: Result, prefix: str) -> Result:
+    """The same counts; a test that ran under a sanitizer does not stand in for the one without."""
+    result.names = {f"{prefix} {name}" for name in result.names}
+    result.skips = [f"{prefix} {skip}" for skip in result.skips]
+    result.failures = [f"{prefix} {failure}" for failure in result.failures]
+    return result
+
+
+def unknown_files(names: set[str]) -> list[str]:
+    """Test files that no stage ran."""
+    expected = {path: name_of(path) for pattern, name_of in TEST_FILES.items() for path in ROOT.glob(pattern)}
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("*_test.*")
+        if "__pycache__" not in path.parts and expected.get(path) not in names
+    )
+
+
+# The run ------------------------------------------------------------------------------------------
+
+
+def run_stage(name: str) -> Result:
+    start = time.monotonic()
+    log = Log(name)
+    result = STAGES[name](log)
+    outcome = "ok    " if result.failed == 0 else "FAILED"
+    print(f"{name:<8} {outcome} {result.passed:>5} passed in {time.monotonic() - start:.0f} s", flush=True)
+    if result.failed:
+        lines = log.path.read_text().splitlines()
+        print("\n".join(["-" * 80, *lines[-80:], "-" * 80, f"all of it: {log.path.relative_to(ROOT)}"]), flush=True)
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)} (default: all)")
+    stages = parser.parse_args().stages or list(STAGES)
+    for name in stages:
+        if name not in STAGES:
+            parser.error(f"unknown stage {name!r}: choose from {', '.join(STAGES)}")
+    try:
+        env.set_up("test")
+    except env.Missing as missing:
+        print(f"set-up: {missing}", file=sys.stderr)
+        return 1
+    LOGS.mkdir(parents=True, exist_ok=True)
+
+    total = Result()
+    for name in stages:
+        total.add(run_stage(name))
+    if stages == list(STAGES):
+        forgotten = unknown_files(total.names)
+        total.add(Result(passed=not forgotten, failed=len(forgotten), failures=[f"{f} was not run" for f in forgotten]))
+    for skip in total.skips:
+        print(f"skipped: {skip}")
+    for failure in total.failures:
+        print(f"failed: {failure}")
+    print(f"{total.passed} passed, {total.failed} failed, {len(total.skips)} skipped")
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
