@@ -79,10 +79,9 @@ Result<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::create(const Vocabulary& voc
     };
     const int32_t left = id_of(both.substr(0, left_size), left_text);
     const int32_t right = id_of(both.substr(left_size), right_text);
-    int32_t result = expected;
-    if (expected >= vocabulary.size() || vocabulary.bytes(expected) != both || vocabulary.find(both) != expected) {
-      result = id_of(both, std::string(left_text).append(right_text));
-    }
+    const int32_t result = vocabulary.surely_finds(both, expected)
+                               ? expected
+                               : id_of(both, std::string(left_text).append(right_text));
     if (left < 0 || right < 0 || result < 0) {
       return error(Code::kCorrupt, "tokenizer merge %zu, '%.*s', needs a token that the vocabulary does not have", rank,
                    static_cast<int>(std::min<size_t>(merge.size(), 80)), merge.data());

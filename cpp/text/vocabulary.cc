@@ -20,7 +20,10 @@ void Vocabulary::add(std::string_view bytes, TokenKind kind, bool findable) {
   arena_.append(bytes);
   offsets_.push_back(static_cast<uint32_t>(arena_.size()));
   kinds_.push_back(static_cast<uint8_t>(kind));
-  if (!findable) return;
+  if (!findable) {
+    all_distinct_ = all_distinct_ && kind != TokenKind::kNormal;
+    return;
+  }
   max_bytes_ = std::max(max_bytes_, bytes.size());
   const uint64_t hash = hash_bytes(bytes);
   const auto tag = static_cast<uint32_t>(hash);
@@ -28,6 +31,7 @@ void Vocabulary::add(std::string_view bytes, TokenKind kind, bool findable) {
   while (slots_[i].id >= 0 && !(slots_[i].tag == tag && this->bytes(slots_[i].id) == bytes)) {
     i = (i + 1) & (slots_.size() - 1);
   }
+  all_distinct_ = all_distinct_ && slots_[i].id < 0;
   slots_[i] = Slot{tag, id};
 }
 

@@ -53,6 +53,10 @@ class Vocabulary {
   }
   TokenKind kind(int32_t id) const { return static_cast<TokenKind>(kinds_[static_cast<size_t>(id)]); }
   size_t max_bytes() const { return max_bytes_; }  // of a findable token
+  // find(bytes) == id, cheaper: for an id that is likely the answer. May say false where find() would agree.
+  bool surely_finds(std::string_view bytes, int32_t id) const {
+    return all_distinct_ && id < size() && kind(id) == TokenKind::kNormal && this->bytes(id) == bytes;
+  }
 
   int32_t find(std::string_view bytes) const {
     const uint64_t hash = hash_bytes(bytes);
@@ -76,6 +80,7 @@ class Vocabulary {
   std::vector<Slot> slots_;        // power of two, at most half full
   int shift_ = 0;                  // 64 - log2(slots)
   size_t max_bytes_ = 0;
+  bool all_distinct_ = true;       // no two findable tokens have the same bytes, and all normal ones are findable
 };
 
 }  // namespace lmn::text
