@@ -1,1 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# Instruction sets of the CPU kernels: cpp/cpu/kernels/<set>.cc is the only file compiled with that set's flags (the fence:
+# cpp/cpu/kernels/isa.h). -O3 because these kernels rely on complete unrolling; the files are empty on other architectures.
+if(TARGET lmn_cpu)
+  set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/cpp/cpu/kernels)
+  set(optimise "$<$<NOT:$<CONFIG:Debug>>:-O3>")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set_source_files_properties(${kernels}/avx2.cc PROPERTIES
+      COMPILE_OPTIONS "${optimise};-mavx2;-mfma;-mf16c")
+    # GCC 12 sees uninitialised values in its own avx512fintrin.h (GCC bug 105593).
+    set(avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512
+      "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
+    set_source_files_properties(${kernels}/avx512.cc PROPERTIES COMPILE_OPTIONS "${optimise};${avx512}")
+  endif()
+endif()

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/cpu_device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "core/check.h"
+#include "cpu/cpu_features.h"
+#include "cpu/cpu_kernels.h"
+#include "memory/os_block.h"
+
+namespace lmn::cpu {
+namespace {
+
+struct Target {
+  std::string_view name;
+  const ops::KernelTable& (*table)();
+  bool available;
+};
+
+// Slowest first.
+std::vector<Target> targets() {
+  std::vector<Target> all;
+  all.push_back({"scalar", scalar_table, true});
+#if defined(__x86_64__)
+  const CpuFeatures features = cpu_features();
+  all.push_back({"avx2", avx2_table, features.avx2});
+  all.push_back({"avx512", avx512_table, features.avx512});
+#endif
+  return all;
+}
+
+std::string joined(const std::vector<std::string_view>& names) {
+  std::string out;
+  for (std::string_view name : names) out += (out.empty() ? "" : ", ") + std::string(name);
+  return out;
+}
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const Target& target) : target_(target.name), kernels_(target.table()) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string target() const override { return target_; }
+  const ops::KernelTable& kernels() const override { return kernels_; }
+
+  Result<std::byte*> allocate(size_t bytes) override {
+    LMN_ASSIGN_OR_RETURN(memory::OsBlock block, memory::OsBlock::create(bytes == 0 ? 1 : bytes, "CPU device memory"));
+    std::byte* data = block.data();
+    const std::lock_guard lock(mutex_);
+    blocks_.emplace(data, std::move(block));
+    return data;
+  }
+  void release(std::byte* data, size_t) override {
+    if (data == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    LMN_CHECK(blocks_.erase(data) == 1);
+  }
+  Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
+    std::memcpy(device, host, bytes);
+    return {};
+  }
+  Status copy_to_host(void* host, const std::byte* device, size_t bytes) override {
+    std::memcpy(host, device, bytes);
+    return {};
+  }
+
+ private:
+  const std::string target_;
+  const ops::KernelTable& kernels_;
+  std::mutex mutex_;  // guards blocks_
+  std::unordered_map<std::byte*, memory::OsBlock> blocks_;
+};
+
+}  // namespace
+
+std::vector<std::string_view> known_targets() {
+  std::vector<std::string_view> names;
+  for (const Target& t : targets()) names.push_back(t.name);
+  return names;
+}
+
+std::vector<std::string_view> available_targets() {
+  std::vector<std::string_view> names;
+  for (const Target& t : targets()) {
+    if (t.available) names.push_back(t.name);
+  }
+  return names;
+}
+
+Result<std::unique_ptr<Device>> create_cpu_device(std::string_view target) {
+  const char* variable = std::getenv("LMN_CPU_TARGET");
+  std::string wanted(target);
+  const bool from_environment = wanted.empty() && variable != nullptr && *variable != '\0';
+  if (from_environment) wanted = variable;
+  if (wanted.empty()) wanted = available_targets().back();
+  const char* what = from_environment ? "LMN_CPU_TARGET" : "CPU target";
+  for (const Target& t : targets()) {
+    if (t.name != wanted) continue;
+    if (!t.available) {
+      return error(Code::kUnsupported, "%s \"%s\": this CPU or its operating system lacks it; available here: %s", what,
+                   wanted.c_str(), joined(available_targets()).c_str());
+    }
+    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(t));
+  }
+  return error(Code::kInvalidArgument, "%s \"%s\" is unknown; known: %s; available here: %s", what, wanted.c_str(),
+               joined(known_targets()).c_str(), joined(available_targets()).c_str());
+}
+
+}  // namespace lmn::cpu

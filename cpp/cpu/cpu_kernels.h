@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel tables of the CPU, one per instruction set: operators as plans call them, on top of what an instruction set's
+// file exports (kernels/isa.h). Here work is split among workers and packed matrices are laid out; compiled for the
+// baseline, like everything else.
+#pragma once
+
+#include "ops/kernel.h"
+
+namespace lmn::cpu {
+
+const ops::KernelTable& scalar_table();
+#if defined(__x86_64__)
+const ops::KernelTable& avx2_table();
+const ops::KernelTable& avx512_table();
+#endif
+
+}  // namespace lmn::cpu

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels for x86-64 with AVX-512 F, BW, DQ, VL and VNNI; compiled with those flags (cmake/cpu_isa.cmake), hence
+// fenced: see isa.h.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define LMN_ISA avx512
+#define LMN_VEC "cpu/kernels/vec_avx512.h"
+#define LMN_BYTE_DOT 1
+#include "cpu/kernels/kernels-inl.h"
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All kernels of one instruction set. scalar.cc, avx2.cc and avx512.cc define, before including this file once:
+//   LMN_ISA       their namespace in lmn::cpu
+//   LMN_VEC       the header of their vector operations, quoted
+//   LMN_BYTE_DOT  1 where there is a dot product of unsigned with signed bytes into int32, else 0
+//   LMN_NO_UNROLL where arrays are not meant to become registers
+// Everything but the table at the end has internal linkage (the fence: see isa.h).
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/kernels/isa.h"
+#include "cpu/panel_layout.h"
+
+#define LMN_INLINE inline __attribute__((always_inline))
+#if defined(LMN_NO_UNROLL)
+#define LMN_UNROLL
+#elif defined(__clang__)
+#define LMN_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LMN_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+namespace lmn::cpu::LMN_ISA {
+namespace {
+
+constexpr float kQuantizeTiny = 1e-30f;  // ops::kQuantizeTiny, whose header is not plain data: cpu_kernels.cc compares
+
+#include LMN_VEC
+// The order is that of use.
+#include "cpu/kernels/math-inl.h"
+#include "cpu/kernels/elementwise-inl.h"
+#include "cpu/kernels/norm-inl.h"
+#include "cpu/kernels/rope-inl.h"
+#include "cpu/kernels/linear-inl.h"
+#include "cpu/kernels/linear_int-inl.h"
+#include "cpu/kernels/linear_float-inl.h"
+#include "cpu/kernels/pack-inl.h"
+#include "cpu/kernels/attention-inl.h"
+
+void linear(const LinearTask& t) {
+  if (t.input_type == DType::kF32) {
+    linear_float(t);
+  } else {
+    linear_quantized(t);
+  }
+}
+
+}  // namespace
+
+extern const IsaKernels kKernels = {
+    .quant_lanes = kLanes,
+    .float_lanes = kFloatLanes,
+    .byte_dot = LMN_BYTE_DOT != 0,
+    .linear = linear,
+    .pack = pack_panel,
+    .unpack = unpack_row,
+    .attention_scratch_bytes = attention_scratch_bytes,
+    .rms_norm = rms_norm,
+    .quantize = quantize,
+    .rms_norm_quantize = rms_norm_quantize,
+    .rope = rope,
+    .kv_write = kv_write,
+    .rope_kv_write = rope_kv_write,
+    .attention = attention,
+    .silu_mul = silu_mul,
+    .add = add_rows,
+};
+
+}  // namespace lmn::cpu::LMN_ISA
