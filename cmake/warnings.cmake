@@ -7,6 +7,9 @@ add_library(lmn_flags INTERFACE)
 target_compile_options(lmn_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual -Wformat=2 -Wvla
   -ffp-contract=off -fno-math-errno -fno-semantic-interposition)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(lmn_flags INTERFACE -Wno-restrict)  # false alarms on std::string's operator+ (GCC bug 105651)
+endif()
 if(LMN_WERROR)
   target_compile_options(lmn_flags INTERFACE -Werror)
 endif()
