@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The script that every language of tests/abi runs, in C11: what it prints is JSON, one object a line, and the same in all of
+ * them. Usage: client MODEL
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lmnative/lmnative.h"
+
+/* Prints text as a JSON string. */
+static void print_string(const char *text, size_t bytes) {
+  putchar('"');
+  for (size_t i = 0; i < bytes; ++i) {
+    const unsigned char c = (unsigned char)text[i];
+    if (c == '"' || c == '\\') printf("\\%c", c);
+    else if (c < 0x20) printf("\\u%04x", c);
+    else putchar(c);
+  }
+  putchar('"');
+}
+
+static void print_ids(const int32_t *ids, size_t count) {
+  putchar('[');
+  for (size_t i = 0; i < count; ++i) printf(i ? ",%d" : "%d", ids[i]);
+  putchar(']');
+}
+
+/* Makes a call that must succeed; its last argument is &err. */
+#define CHECK(call)                                                             \
+  do {                                                                          \
+    lmn_error *err = NULL;                                                      \
+    if ((call) != LMN_OK) {                                                     \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, lmn_error_message(err)); \
+      exit(1);                                                                  \
+    }                                                                           \
+  } while (0)
+
+/* Prints a failure that was provoked. */
+static void print_error(const char *what, lmn_status status, lmn_error *err) {
+  printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"%s\",\"message\":", what, lmn_status_name(status));
+  print_string(lmn_error_message(err), strlen(lmn_error_message(err)));
+  printf(",\"same\":%s}\n", lmn_error_status(err) == status ? "true" : "false");
+  lmn_error_destroy(err);
+}
+
+typedef struct answer {
+  int32_t ids[64];
+  size_t id_count;
+  char text[1024];
+  size_t text_bytes;
+  uint32_t finish_reason;
+} answer;
+
+/* Reads a request to its end. */
+static answer drain(lmn_request *request) {
+  answer out = {.id_count = 0};
+  while (out.finish_reason == LMN_FINISH_NONE) {
+    lmn_chunk chunk = {.struct_size = sizeof chunk};
+    CHECK(lmn_request_next(request, -1, &chunk, &err));
+    for (uint64_t i = 0; i < chunk.token_count && out.id_count < 64; ++i) out.ids[out.id_count++] = chunk.token_ids[i];
+    if (out.text_bytes + chunk.text_bytes <= sizeof out.text) {
+      memcpy(out.text + out.text_bytes, chunk.text, chunk.text_bytes);
+      out.text_bytes += chunk.text_bytes;
+    }
+    out.finish_reason = chunk.finish_reason;
+  }
+  return out;
+}
+
+static void inspect(const lmn_model *model) {
+  lmn_model_info info = {.struct_size = sizeof info};
+  CHECK(lmn_model_info_get(model, &info, &err));
+  printf("{\"step\":\"model\",\"architecture\":\"%s\",\"name\":\"%s\",\"tensors\":%llu,\"metadata\":%llu,"
+         "\"parameters\":%llu,\"vocab\":%u,\"context\":%u,\"embedding\":%u,\"layers\":%u,\"heads\":%u,\"kv_heads\":%u,"
+         "\"head_dim\":%u}\n",
+         info.architecture, info.name, (unsigned long long)info.tensor_count, (unsigned long long)info.metadata_count,
+         (unsigned long long)info.parameter_count, info.vocab_size, info.context_length, info.embedding_length,
+         info.layer_count, info.head_count, info.head_count_kv, info.head_dim);
+
+  lmn_value value = {.struct_size = sizeof value};
+  CHECK(lmn_model_metadata_find(model, "tokenizer.ggml.pre", &value, &err));
+  printf("{\"step\":\"metadata\",\"kind\":%u,\"text\":", value.kind);
+  print_string(value.text, value.text_bytes);
+  printf("}\n");
+
+  lmn_tensor_info tensor = {.struct_size = sizeof tensor};
+  CHECK(lmn_model_tensor_get(model, 0, &tensor, &err));
+  printf("{\"step\":\"tensor\",\"name\":");
+  print_string(tensor.name, tensor.name_bytes);
+  printf(",\"type\":\"%s\",\"shape\":[%lld,%lld],\"bytes\":%llu}\n", tensor.type, (long long)tensor.shape[0],
+         (long long)tensor.shape[1], (unsigned long long)tensor.bytes);
+}
+
+static void tokenize(const lmn_tokenizer *tokenizer) {
+  static const char text[] = "Gr\xc3\xb6\xc3\x9f" "e \xf0\x9f\xa6\x99 \"quoted\"\n";
+  int32_t ids[64];
+  size_t count = 0, bytes = 0;
+  CHECK(lmn_tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, ids, 64, &count, &err));
+  char decoded[256];
+  CHECK(lmn_tokenizer_decode(tokenizer, ids, count, NULL, decoded, sizeof decoded, &bytes, &err));
+  printf("{\"step\":\"tokenize\",\"ids\":");
+  print_ids(ids, count);
+  printf(",\"decoded\":");
+  print_string(decoded, bytes);
+  printf(",\"pieces\":[");
+  lmn_decoder *decoder = NULL;
+  CHECK(lmn_decoder_create(tokenizer, NULL, &decoder, &err));
+  for (size_t i = 0; i < count; ++i) {
+    const char *piece = NULL;
+    CHECK(lmn_decoder_decode(decoder, ids[i], &piece, &bytes, &err));
+    if (i > 0) putchar(',');
+    print_string(piece, bytes);
+  }
+  printf("]}\n");
+  lmn_decoder_destroy(decoder);
+}
+
+static void chat(const lmn_tokenizer *tokenizer) {
+  const lmn_chat_message messages[] = {{"system", "Be brief.", 9}, {"user", "Hi \xf0\x9f\x91\x8b", 7}};
+  char text[512];
+  size_t bytes = 0;
+  CHECK(lmn_tokenizer_chat_render(tokenizer, messages, 2, NULL, text, sizeof text, &bytes, &err));
+  printf("{\"step\":\"chat\",\"text\":");
+  print_string(text, bytes);
+  printf("}\n");
+}
+
+static lmn_request *submit(lmn_engine *engine, const char *prompt, uint32_t max_tokens) {
+  const lmn_request_options options = {.struct_size = sizeof options, .prompt = prompt, .prompt_bytes = strlen(prompt),
+                                       .max_tokens = max_tokens, .flags = LMN_REQUEST_IGNORE_EOS};
+  lmn_request *request = NULL;
+  CHECK(lmn_engine_submit(engine, &options, &request, &err));
+  return request;
+}
+
+static void stream(lmn_engine *engine) {
+  lmn_request *request = submit(engine, "The capital of France is", 16);
+  const answer got = drain(request);
+  lmn_request_stats stats = {.struct_size = sizeof stats};
+  CHECK(lmn_request_stats_get(request, &stats, &err));
+  printf("{\"step\":\"stream\",\"ids\":");
+  print_ids(got.ids, got.id_count);
+  printf(",\"text\":");
+  print_string(got.text, got.text_bytes);
+  printf(",\"finish\":%u,\"prompt_tokens\":%llu,\"generated_tokens\":%llu}\n", got.finish_reason,
+         (unsigned long long)stats.prompt_tokens, (unsigned long long)stats.generated_tokens);
+  lmn_request_destroy(request);
+}
+
+static void cancel(lmn_engine *engine) {
+  lmn_request *request = submit(engine, "Once upon a time", 4000);
+  CHECK(lmn_request_cancel(request, &err));
+  const uint32_t finish_reason = drain(request).finish_reason;
+  lmn_chunk chunk = {.struct_size = sizeof chunk};
+  const lmn_status after = lmn_request_next(request, 0, &chunk, NULL);
+  printf("{\"step\":\"cancel\",\"finish\":%u,\"after\":\"%s\"}\n", finish_reason, lmn_status_name(after));
+  lmn_request_destroy(request);
+}
+
+static void provoke_errors(lmn_engine *engine, const lmn_tokenizer *tokenizer) {
+  lmn_error *err = NULL;
+  lmn_model *model = NULL;
+  lmn_status status = lmn_model_open("/nonexistent/model.gguf", NULL, &model, &err);
+  print_error("missing file", status, err);
+
+  lmn_request *request = NULL;
+  lmn_request_options options = {.struct_size = sizeof options, .prompt = "x", .prompt_bytes = 1, .temperature = NAN};
+  status = lmn_engine_submit(engine, &options, &request, &err);
+  print_error("NaN temperature", status, err);
+
+  const int32_t ids[] = {1, 999999};
+  options = (lmn_request_options){.struct_size = sizeof options, .prompt_ids = ids, .prompt_id_count = 2};
+  status = lmn_engine_submit(engine, &options, &request, &err);
+  print_error("token id out of range", status, err);
+
+  struct {
+    lmn_request_options known;
+    uint64_t added_later;
+  } future = {.known = {.struct_size = sizeof future, .prompt = "x", .prompt_bytes = 1}, .added_later = 7};
+  status = lmn_engine_submit(engine, &future.known, &request, &err);
+  print_error("option from the future", status, err);
+
+  char text[8];
+  size_t bytes = 0;
+  const int32_t bad[] = {-1};
+  status = lmn_tokenizer_decode(tokenizer, bad, 1, NULL, text, sizeof text, &bytes, &err);
+  print_error("decode of a bad id", status, err);
+}
+
+static void score(lmn_engine *engine) {
+  const int64_t shape[] = {4};
+  struct DLManagedTensorVersioned *ids = NULL, *logits = NULL;
+  CHECK(lmn_tensor_create(kDLInt, 32, 1, shape, &ids, &err));
+  const int32_t tokens[] = {504, 3575, 282, 4649};
+  memcpy(ids->dl_tensor.data, tokens, sizeof tokens);
+  CHECK(lmn_engine_score(engine, ids, NULL, &logits, &err));
+  const float *row = logits->dl_tensor.data;
+  const int64_t rows = logits->dl_tensor.shape[0], columns = logits->dl_tensor.shape[1];
+  int32_t top[4] = {0};
+  for (int64_t i = 0; i < rows; ++i, row += columns) {
+    for (int64_t j = 0; j < columns; ++j) {
+      if (row[j] > row[top[i]]) top[i] = (int32_t)j;
+    }
+  }
+  printf("{\"step\":\"score\",\"shape\":[%lld,%lld],\"top\":", (long long)rows, (long long)columns);
+  print_ids(top, 4);
+  printf("}\n");
+  lmn_tensor_destroy(ids);
+  lmn_tensor_destroy(logits);
+}
+
+/* Parents before children: every handle keeps what it needs. */
+static void destroy(lmn_model *model, lmn_tokenizer *tokenizer, lmn_engine *engine) {
+  struct DLManagedTensorVersioned *norm = NULL;
+  CHECK(lmn_model_tensor_export(model, "output_norm.weight", &norm, &err));
+  lmn_decoder *decoder = NULL;
+  CHECK(lmn_decoder_create(tokenizer, NULL, &decoder, &err));
+  lmn_request *request = submit(engine, "Once upon a time", 4000);
+  lmn_model_destroy(model);
+  lmn_engine_destroy(engine);
+  lmn_tokenizer_destroy(tokenizer);
+  const uint32_t finish_reason = drain(request).finish_reason;
+  lmn_request_destroy(request);
+  const char *piece = NULL;
+  size_t bytes = 0;
+  CHECK(lmn_decoder_decode(decoder, 504, &piece, &bytes, &err));
+  printf("{\"step\":\"destroy\",\"finish\":%u,\"piece\":", finish_reason);
+  print_string(piece, bytes);
+  lmn_decoder_destroy(decoder);
+  printf(",\"read_only\":%s,\"first\":%.6f}\n", (norm->flags & DLPACK_FLAG_BITMASK_READ_ONLY) ? "true" : "false",
+         *(const float *)norm->dl_tensor.data);
+  lmn_tensor_destroy(norm);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return 2;
+  printf("{\"step\":\"version\",\"version\":\"%s\",\"abi\":%u}\n", lmn_version(), lmn_abi_version());
+  lmn_model *model = NULL;
+  CHECK(lmn_model_open(argv[1], NULL, &model, &err));
+  inspect(model);
+  lmn_tokenizer *tokenizer = NULL;
+  CHECK(lmn_tokenizer_create(model, &tokenizer, &err));
+  tokenize(tokenizer);
+  chat(tokenizer);
+  lmn_engine *engine = NULL;
+  const lmn_engine_options options = {.struct_size = sizeof options, .threads = 2, .context_tokens = 4096};
+  CHECK(lmn_engine_create(model, &options, &engine, &err));
+  stream(engine);
+  cancel(engine);
+  provoke_errors(engine, tokenizer);
+  score(engine);
+  destroy(model, tokenizer, engine);
+  return 0;
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The script of tests/abi in C++20, over lmnative.hpp. Usage: client MODEL
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "lmnative/lmnative.hpp"
+
+namespace {
+
+std::string json(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    char escaped[8];
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string json(const std::vector<int32_t>& ids) {
+  std::string out;
+  for (const int32_t id : ids) out += (out.empty() ? "" : ",") + std::to_string(id);
+  return "[" + out + "]";
+}
+
+std::string json(std::integral auto number) { return std::to_string(number); }
+
+void inspect(const lmnative::Model& model) {
+  const lmn_model_info info = model.info();
+  std::printf(
+      "{\"step\":\"model\",\"architecture\":%s,\"name\":%s,\"tensors\":%s,\"metadata\":%s,\"parameters\":%s,\"vocab\":%u,"
+      "\"context\":%u,\"embedding\":%u,\"layers\":%u,\"heads\":%u,\"kv_heads\":%u,\"head_dim\":%u}\n",
+      json(std::string_view(info.architecture)).c_str(), json(std::string_view(info.name)).c_str(),
+      json(info.tensor_count).c_str(), json(info.metadata_count).c_str(), json(info.parameter_count).c_str(),
+      info.vocab_size, info.context_length, info.embedding_length, info.layer_count, info.head_count, info.head_count_kv,
+      info.head_dim);
+  const lmn_value pre = model.find_metadata("tokenizer.ggml.pre").value();
+  std::printf("{\"step\":\"metadata\",\"kind\":%u,\"text\":%s}\n", pre.kind, json(lmnative::text_of(pre)).c_str());
+  const lmn_tensor_info tensor = model.tensor(0);
+  std::printf("{\"step\":\"tensor\",\"name\":%s,\"type\":\"%s\",\"shape\":[%s,%s],\"bytes\":%s}\n",
+              json(lmnative::name_of(tensor)).c_str(), tensor.type, json(tensor.shape[0]).c_str(),
+              json(tensor.shape[1]).c_str(), json(tensor.bytes).c_str());
+}
+
+void tokenize(const lmnative::Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = tokenizer.encode("Größe 🦙 \"quoted\"\n");
+  std::string pieces;
+  lmnative::Decoder decoder(tokenizer);
+  for (const int32_t id : ids) pieces += (pieces.empty() ? "" : ",") + json(decoder.decode(id));
+  std::printf("{\"step\":\"tokenize\",\"ids\":%s,\"decoded\":%s,\"pieces\":[%s]}\n", json(ids).c_str(),
+              json(tokenizer.decode(ids)).c_str(), pieces.c_str());
+}
+
+void chat(const lmnative::Tokenizer& tokenizer) {
+  const lmnative::ChatMessage messages[] = {{"system", "Be brief."}, {"user", "Hi 👋"}};
+  std::printf("{\"step\":\"chat\",\"text\":%s}\n", json(tokenizer.render_chat(messages)).c_str());
+}
+
+void stream(lmnative::Engine& engine) {
+  std::string text;
+  const lmnative::Answer answer =
+      engine.generate("The capital of France is", {.max_tokens = 16, .ignore_eos = true}, [&](const auto& chunk) {
+        text += chunk.text;
+        return true;
+      });
+  std::printf("{\"step\":\"stream\",\"ids\":%s,\"text\":%s,\"finish\":%u,\"prompt_tokens\":%s,\"generated_tokens\":%s}\n",
+              json(answer.token_ids).c_str(), json(text).c_str(), answer.finish_reason,
+              json(answer.stats.prompt_tokens).c_str(), json(answer.stats.generated_tokens).c_str());
+}
+
+void cancel(lmnative::Engine& engine) {
+  lmnative::Request request = engine.submit("Once upon a time", {.max_tokens = 4000, .ignore_eos = true});
+  request.cancel();
+  const uint32_t finish_reason = request.collect().finish_reason;
+  lmn_chunk chunk{};
+  chunk.struct_size = sizeof chunk;
+  const lmn_status after = lmn_request_next(request.get(), 0, &chunk, nullptr);
+  std::printf("{\"step\":\"cancel\",\"finish\":%u,\"after\":\"%s\"}\n", finish_reason, lmn_status_name(after));
+}
+
+void provoke(const char* what, const std::function<void()>& call) {
+  try {
+    call();
+    std::printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"none\"}\n", what);
+  } catch (const lmnative::Error& e) {
+    std::printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"%s\",\"message\":%s,\"same\":true}\n", what,
+                lmn_status_name(e.status()), json(std::string_view(e.what())).c_str());
+  }
+}
+
+void provoke_errors(lmnative::Engine& engine, const lmnative::Tokenizer& tokenizer) {
+  provoke("missing file", [] { lmnative::Model("/nonexistent/model.gguf"); });
+  provoke("NaN temperature", [&] { engine.submit("x", {.temperature = NAN}); });
+  provoke("token id out of range", [&] { engine.submit(std::vector<int32_t>{1, 999999}); });
+  provoke("option from the future", [&] {
+    struct {
+      lmn_request_options known;
+      uint64_t added_later;
+    } future{};
+    future.known.struct_size = sizeof future;
+    future.known.prompt = "x";
+    future.known.prompt_bytes = 1;
+    future.added_later = 7;
+    lmn_request* request = nullptr;
+    lmnative::detail::invoke(
+        [&](lmn_error** err) { return lmn_engine_submit(engine.get(), &future.known, &request, err); });
+  });
+  provoke("decode of a bad id", [&] { (void)tokenizer.decode(std::vector<int32_t>{-1}); });
+}
+
+void score(lmnative::Engine& engine) {
+  const std::array<int32_t, 4> ids = {504, 3575, 282, 4649};
+  const lmnative::Tensor logits = engine.score(ids);
+  const auto columns = static_cast<size_t>(logits.shape()[1]);
+  std::vector<int32_t> top;
+  for (size_t row = 0; row < ids.size(); ++row) {
+    const std::span<const float> values = logits.values<float>().subspan(row * columns, columns);
+    top.push_back(static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin()));
+  }
+  std::printf("{\"step\":\"score\",\"shape\":[%s,%s],\"top\":%s}\n", json(logits.shape()[0]).c_str(),
+              json(logits.shape()[1]).c_str(), json(top).c_str());
+}
+
+// Parents before children: every handle keeps what it needs.
+void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::Tokenizer> tokenizer,
+             std::unique_ptr<lmnative::Engine> engine) {
+  const lmnative::Tensor norm = model->export_tensor("output_norm.weight");
+  lmnative::Decoder decoder(*tokenizer);
+  lmnative::Request request = engine->submit("Once upon a time", {.max_tokens = 4000, .ignore_eos = true});
+  model.reset();
+  engine.reset();
+  tokenizer.reset();
+  // Not collect(): it asks for stats, which a request answers too, but the other clients do not.
+  uint32_t finish_reason = LMN_FINISH_NONE;
+  while (const auto chunk = request.next()) finish_reason = chunk->finish_reason;
+  std::printf("{\"step\":\"destroy\",\"finish\":%u,\"piece\":%s,\"read_only\":%s,\"first\":%.6f}\n", finish_reason,
+              json(decoder.decode(504)).c_str(), norm.read_only() ? "true" : "false",
+              static_cast<double>(norm.values<const float>()[0]));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  try {
+    std::printf("{\"step\":\"version\",\"version\":%s,\"abi\":%u}\n", json(lmnative::version()).c_str(),
+                lmn_abi_version());
+    auto model = std::make_unique<lmnative::Model>(argv[1]);
+    inspect(*model);
+    auto tokenizer = std::make_unique<lmnative::Tokenizer>(*model);
+    tokenize(*tokenizer);
+    chat(*tokenizer);
+    auto engine = std::make_unique<lmnative::Engine>(*model,
+                                                     lmnative::EngineOptions{.threads = 2, .context_tokens = 4096});
+    stream(*engine);
+    cancel(*engine);
+    provoke_errors(*engine, *tokenizer);
+    score(*engine);
+    destroy(std::move(model), std::move(tokenizer), std::move(engine));
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
