@@ -2,7 +2,6 @@
 #include "graph/graph.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "graph/schema.h"
 
@@ -22,24 +21,22 @@ std::string merged_name(const std::vector<Piece>& pieces) {
   if (pieces.empty()) return "";
   const std::string& first = pieces.front().name;
   if (pieces.size() == 1) return first;
-  size_t prefix = first.size(), suffix = first.size();
+  size_t shortest = first.size(), prefix = first.size(), suffix = first.size();
   for (const Piece& piece : pieces) {
-    const std::string& other = piece.name;
-    prefix = std::min(prefix, other.size());
-    prefix = static_cast<size_t>(
-        std::mismatch(first.begin(), first.begin() + static_cast<ptrdiff_t>(prefix), other.begin()).first - first.begin());
-    suffix = std::min(suffix, other.size());
-    suffix = static_cast<size_t>(
-        std::mismatch(first.rbegin(), first.rbegin() + static_cast<ptrdiff_t>(suffix), other.rbegin()).first -
-        first.rbegin());
+    const std::string_view other = piece.name;
+    shortest = std::min(shortest, other.size());
+    prefix = std::min(prefix, shortest);
+    while (first.compare(0, prefix, other.substr(0, prefix)) != 0) --prefix;
+    suffix = std::min(suffix, shortest);
+    while (first.compare(first.size() - suffix, suffix, other.substr(other.size() - suffix)) != 0) --suffix;
   }
+  suffix = std::min(suffix, shortest - prefix);
   std::string out = first.substr(0, prefix) + "{";
   for (const Piece& piece : pieces) {
-    const size_t tail = std::min(suffix, piece.name.size() - prefix);
     if (&piece != &pieces.front()) out += ",";
-    out += piece.name.substr(prefix, piece.name.size() - prefix - tail);
+    out += piece.name.substr(prefix, piece.name.size() - prefix - suffix);
   }
-  return out + "}" + first.substr(first.size() - std::min(suffix, first.size() - prefix));
+  return out + "}" + first.substr(first.size() - suffix);
 }
 
 }  // namespace
