@@ -4,14 +4,15 @@
 #include <string>
 #include <utility>
 
-#include "text/template_evaluator.h"
-#include "text/template_parser.h"
-#include "text/utf8.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/parser.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 
-Result<std::string> render_chat(std::string_view jinja_source, std::span<const ChatMessage> messages,
-                                bool add_generation_prompt, std::string_view bos_token, std::string_view eos_token) {
+Result<std::string> render_chat(std::string_view jinja_source,
+                                std::span<const ChatMessage> messages, bool add_generation_prompt,
+                                std::string_view bos_token, std::string_view eos_token) {
   for (size_t i = 0; i < messages.size(); ++i) {
     LMN_RETURN_IF_ERROR(check_utf8(messages[i].role, "role of message " + std::to_string(i)));
     LMN_RETURN_IF_ERROR(check_utf8(messages[i].content, "content of message " + std::to_string(i)));

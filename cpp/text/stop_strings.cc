@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 
@@ -11,10 +11,13 @@ Result<StopMatcher> StopMatcher::create(std::span<const std::string_view> stops)
   StopMatcher matcher;
   for (size_t index = 0; index < stops.size(); ++index) {
     const std::string_view stop = stops[index];
-    if (stop.empty()) return error(Code::kInvalidArgument, "stop string %zu is empty; leave it out", index);
+    if (stop.empty())
+      return error(Code::kInvalidArgument, "stop string %zu is empty; leave it out", index);
     LMN_RETURN_IF_ERROR(check_utf8(stop, "stop string " + std::to_string(index)));
-    if (stop.size() > UINT32_MAX) return error(Code::kInvalidArgument, "stop string %zu is longer than 4 GiB", index);
-    // fallback[i]: length of the longest proper prefix of `stop` that is a suffix of its first i + 1 bytes
+    if (stop.size() > UINT32_MAX)
+      return error(Code::kInvalidArgument, "stop string %zu is longer than 4 GiB", index);
+    // fallback[i]: length of the longest proper prefix of `stop` that is a suffix of its first i +
+    // 1 bytes
     Pattern pattern{std::string(stop), std::vector<uint32_t>(stop.size(), 0), 0};
     uint32_t matched = 0;
     for (size_t i = 1; i < stop.size(); ++i) {

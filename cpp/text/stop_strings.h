@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StopMatcher: finds stop strings in a stream of text, across any cutting of the stream into pieces, and holds back
-// no more than the longest tail that could still become a stop string. The stream ends at the first byte at which any
-// stop string is complete; when several end there, the longest counts. So the result depends on the text alone.
-// Knows nothing of tokens. One stream, one thread. Nothing is allocated once the buffer has grown to the largest piece.
+// StopMatcher: finds stop strings in a stream of text, across any cutting of the stream into
+// pieces, and holds back no more than the longest tail that could still become a stop string. The
+// stream ends at the first byte at which any stop string is complete; when several end there, the
+// longest counts. So the result depends on the text alone. Knows nothing of tokens. One stream, one
+// thread. Nothing is allocated once the buffer has grown to the largest piece.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +37,14 @@ class StopMatcher {
   size_t held_bytes() const { return held_; }
 
  private:
-  struct Pattern {            // Knuth-Morris-Pratt, one automaton per stop string
+  struct Pattern {  // Knuth-Morris-Pratt, one automaton per stop string
     std::string text;
     std::vector<uint32_t> fallback;
-    uint32_t matched = 0;     // bytes of `text` that are a suffix of the stream
+    uint32_t matched = 0;  // bytes of `text` that are a suffix of the stream
   };
   std::vector<Pattern> patterns_;
-  std::string buffer_;        // [emitted last time | held back]
-  size_t held_ = 0;           // length of the tail of buffer_ that was not emitted
+  std::string buffer_;  // [emitted last time | held back]
+  size_t held_ = 0;     // length of the tail of buffer_ that was not emitted
   int32_t stopped_ = -1;
 };
 

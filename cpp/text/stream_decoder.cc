@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 
@@ -15,8 +15,8 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& op
 
 Result<std::string_view> StreamDecoder::push(int32_t id) {
   if (!tokenizer_->valid_id(id)) {
-    return error(Code::kInvalidArgument, "token id %d is outside the vocabulary: valid are 0 to %d", id,
-                 tokenizer_->vocab_size() - 1);
+    return error(Code::kInvalidArgument, "token id %d is outside the vocabulary: valid are 0 to %d",
+                 id, tokenizer_->vocab_size() - 1);
   }
   out_.clear();
   if (options_.skip_special && tokenizer_->is_special(id)) return std::string_view();
@@ -30,8 +30,8 @@ Result<std::string_view> StreamDecoder::push(int32_t id) {
 }
 
 void StreamDecoder::append(std::string_view bytes) {
-  // Finish the character left over, byte by byte. When a byte does not fit, what was held is a maximal subpart, and the
-  // byte begins something new.
+  // Finish the character left over, byte by byte. When a byte does not fit, what was held is a
+  // maximal subpart, and the byte begins something new.
   while (pending_size_ > 0 && !bytes.empty()) {
     char sequence[4];
     std::memcpy(sequence, pending_, pending_size_);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StreamDecoder: token ids in, text out as soon as it is complete. The pieces it returns, joined, are exactly
-// Tokenizer::decode of all ids with the same options; no piece ends inside a character. One stream, one thread; the
-// tokenizer may be shared. After the first pushes nothing is allocated: the buffer is kept and reused.
+// StreamDecoder: token ids in, text out as soon as it is complete. The pieces it returns, joined,
+// are exactly Tokenizer::decode of all ids with the same options; no piece ends inside a character.
+// One stream, one thread; the tokenizer may be shared. After the first pushes nothing is allocated:
+// the buffer is kept and reused.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +21,24 @@ class StreamDecoder {
   // strip_leading_space = false: the space of its first token is text.
   explicit StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {});
 
-  // Text that became complete, perhaps empty; valid until the next call. INVALID_ARGUMENT when the id is outside the
-  // vocabulary; the stream is then unchanged.
+  // Text that became complete, perhaps empty; valid until the next call. INVALID_ARGUMENT when the
+  // id is outside the vocabulary; the stream is then unchanged.
   Result<std::string_view> push(int32_t id);
-  // End of stream: an incomplete character left over becomes U+FFFD. The decoder is then as newly made.
+  // End of stream: an incomplete character left over becomes U+FFFD. The decoder is then as newly
+  // made.
   std::string_view flush();
-  bool has_pending() const { return pending_size_ > 0; }  // bytes of an unfinished character are held back
+  // Bytes of an unfinished character are held back.
+  bool has_pending() const { return pending_size_ > 0; }
 
  private:
   void append(std::string_view bytes);
 
   const Tokenizer* tokenizer_;
   DecodeOptions options_;
-  bool strip_next_;             // the next visible token loses one leading space
-  unsigned char pending_[4];    // an unfinished but so far well-formed character
+  bool strip_next_;           // the next visible token loses one leading space
+  unsigned char pending_[4];  // an unfinished but so far well-formed character
   uint8_t pending_size_ = 0;
-  std::string out_;             // backs the view returned last
+  std::string out_;  // backs the view returned last
 };
 
 }  // namespace lmn::text

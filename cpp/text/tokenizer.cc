@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts the parts together: creation from TokenizerData with all its checks, the order of special tokens and text in
-// encode(), and what the file's defaults mean.
+// Puts the parts together: creation from TokenizerData with all its checks, the order of special
+// tokens and text in encode(), and what the file's defaults mean.
 #include "text/tokenizer.h"
 
 #include <algorithm>
@@ -10,30 +10,31 @@
 #include <utility>
 
 #include "core/check.h"
-#include "text/byte_level_bpe.h"
-#include "text/sentencepiece_bpe.h"
-#include "text/special_tokens.h"
+#include "text/bpe/byte_level_bpe.h"
+#include "text/bpe/sentencepiece_bpe.h"
+#include "text/bpe/special_tokens.h"
+#include "text/bpe/vocabulary.h"
 #include "text/stream_decoder.h"
-#include "text/utf8.h"
-#include "text/vocabulary.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 namespace {
 
-// Tokens that end a turn or a text in the model families in use, by name. Counted only when they are control or
-// user-defined: a normal token of that spelling can be part of any text.
+// Tokens that end a turn or a text in the model families in use, by name. Counted only when they
+// are control or user-defined: a normal token of that spelling can be part of any text.
 constexpr std::string_view kEndMarkers[] = {
-    "</s>",                   // Llama 2, Mistral, Zephyr
-    "<eos>",                  // Gemma
-    "<end_of_turn>",          // Gemma
-    "<|im_end|>",             // ChatML
-    "<|endoftext|>",          // GPT-2, Qwen2, SmolLM2, Phi-3
-    "<|end_of_text|>",        // Llama 3
-    "<|eot_id|>",             // Llama 3
-    "<|eom_id|>",             // Llama 3.1, before a tool answers
-    "<|end|>",                // Phi-3
-    "<EOT>",                  // CodeLlama fill-in
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",  // DeepSeek
+    "</s>",             // Llama 2, Mistral, Zephyr
+    "<eos>",            // Gemma
+    "<end_of_turn>",    // Gemma
+    "<|im_end|>",       // ChatML
+    "<|endoftext|>",    // GPT-2, Qwen2, SmolLM2, Phi-3
+    "<|end_of_text|>",  // Llama 3
+    "<|eot_id|>",       // Llama 3
+    "<|eom_id|>",       // Llama 3.1, before a tool answers
+    "<|end|>",          // Phi-3
+    "<EOT>",            // CodeLlama fill-in
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",  // DeepSeek
 };
 
 // Ids, offsets and positions are 32 bits wide.
@@ -42,20 +43,25 @@ constexpr size_t kMaxTextBytes = std::numeric_limits<int32_t>::max();
 
 Status check_id(int32_t id, size_t tokens, const char* name) {
   if (id >= -1 && (id == -1 || static_cast<size_t>(id) < tokens)) return {};
-  return error(Code::kCorrupt, "tokenizer %s token id %d is outside the vocabulary of %zu tokens", name, id, tokens);
+  return error(Code::kCorrupt, "tokenizer %s token id %d is outside the vocabulary of %zu tokens",
+               name, id, tokens);
 }
 
 Status check_sizes(const TokenizerData& data, size_t& total_bytes) {
   const size_t count = data.tokens.size();
   if (count == 0) return error(Code::kCorrupt, "tokenizer vocabulary is empty");
   if (!data.token_types.empty() && data.token_types.size() != count) {
-    return error(Code::kCorrupt, "tokenizer has %zu token types for %zu tokens", data.token_types.size(), count);
+    return error(Code::kCorrupt, "tokenizer has %zu token types for %zu tokens",
+                 data.token_types.size(), count);
   }
   total_bytes = 0;
   for (const std::string_view token : data.tokens) total_bytes += token.size();
-  if (count > kMaxTokens || data.merges.size() > kMaxTokens || total_bytes > std::numeric_limits<uint32_t>::max()) {
-    return error(Code::kUnsupported, "tokenizer of %zu tokens, %zu bytes and %zu merges is larger than this library takes",
-                 count, total_bytes, data.merges.size());
+  if (count > kMaxTokens || data.merges.size() > kMaxTokens ||
+      total_bytes > std::numeric_limits<uint32_t>::max()) {
+    return error(
+        Code::kUnsupported,
+        "tokenizer of %zu tokens, %zu bytes and %zu merges is larger than this library takes",
+        count, total_bytes, data.merges.size());
   }
   LMN_RETURN_IF_ERROR(check_id(data.bos_id, count, "bos"));
   LMN_RETURN_IF_ERROR(check_id(data.eos_id, count, "eos"));
@@ -69,8 +75,8 @@ Status check_sizes(const TokenizerData& data, size_t& total_bytes) {
 struct Tokenizer::Impl {
   Vocabulary vocabulary;
   SpecialTokens specials;
-  std::array<int32_t, 256> byte_ids{};            // "llama": the byte tokens
-  std::unique_ptr<ByteLevelBpe> byte_level;       // exactly one of these two is set
+  std::array<int32_t, 256> byte_ids{};       // "llama": the byte tokens
+  std::unique_ptr<ByteLevelBpe> byte_level;  // exactly one of these two is set
   std::unique_ptr<SentencePieceBpe> sentencepiece;
   std::string model, pre, chat_template;
   std::vector<int32_t> end_ids;
@@ -87,7 +93,8 @@ Status Tokenizer::Impl::add_token(std::string_view text, int32_t type, bool is_b
   if (type < 0 || type > static_cast<int32_t>(TokenKind::kByte)) {
     return error(Code::kCorrupt, "tokenizer token %d has type %d, want 0 to 6", id, type);
   }
-  const TokenKind kind = type == 0 ? TokenKind::kNormal : static_cast<TokenKind>(type);  // 0: "undefined"
+  const TokenKind kind =
+      type == 0 ? TokenKind::kNormal : static_cast<TokenKind>(type);  // 0: "undefined"
   if (kind == TokenKind::kControl || kind == TokenKind::kUnknown) {
     specials.add(text, id, false);
     vocabulary.add(text, kind, false);
@@ -115,13 +122,15 @@ Status Tokenizer::Impl::add_token(std::string_view text, int32_t type, bool is_b
   return {};
 }
 
-Status Tokenizer::Impl::fill_vocabulary(const TokenizerData& data, size_t total_bytes, bool is_byte_level) {
+Status Tokenizer::Impl::fill_vocabulary(const TokenizerData& data, size_t total_bytes,
+                                        bool is_byte_level) {
   vocabulary.reserve(data.tokens.size(), total_bytes);
   byte_ids.fill(-1);
   for (size_t i = 0; i < data.tokens.size(); ++i) {
     const int32_t type = data.token_types.empty() ? 1 : data.token_types[i];
     LMN_RETURN_IF_ERROR(add_token(data.tokens[i], type, is_byte_level));
-    if (unk_id < 0 && type == static_cast<int32_t>(TokenKind::kUnknown)) unk_id = static_cast<int32_t>(i);
+    if (unk_id < 0 && type == static_cast<int32_t>(TokenKind::kUnknown))
+      unk_id = static_cast<int32_t>(i);
   }
   return {};
 }
@@ -143,7 +152,8 @@ Tokenizer::~Tokenizer() = default;
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const TokenizerData& data) {
   const bool is_byte_level = data.model == "gpt2";
   if (!is_byte_level && data.model != "llama") {
-    return error(Code::kUnsupported, "tokenizer model '%.*s' is not supported; supported: gpt2, llama",
+    return error(Code::kUnsupported,
+                 "tokenizer model '%.*s' is not supported; supported: gpt2, llama",
                  static_cast<int>(std::min<size_t>(data.model.size(), 80)), data.model.data());
   }
   const auto pre = is_byte_level ? find_pre_tokenizer(data.pre) : PreTokenizer::kGpt2;
@@ -173,22 +183,28 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const TokenizerData& data) 
     LMN_ASSIGN_OR_RETURN(impl->byte_level,
                          ByteLevelBpe::create(impl->vocabulary, impl->specials, data.merges, *pre));
   } else {
-    LMN_ASSIGN_OR_RETURN(SentencePieceBpe bpe,
-                         SentencePieceBpe::create(impl->vocabulary, data.scores, impl->byte_ids, impl->unk_id));
+    LMN_ASSIGN_OR_RETURN(
+        SentencePieceBpe bpe,
+        SentencePieceBpe::create(impl->vocabulary, data.scores, impl->byte_ids, impl->unk_id));
     impl->sentencepiece = std::make_unique<SentencePieceBpe>(std::move(bpe));
   }
   impl->find_end_ids();
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
-Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
+                                               const EncodeOptions& options) const {
   if (text.size() > kMaxTextBytes) {
-    return error(Code::kInvalidArgument, "text of %zu bytes is too long to encode at once; cut it below 2 GiB", text.size());
+    return error(Code::kInvalidArgument,
+                 "text of %zu bytes is too long to encode at once; cut it below 2 GiB",
+                 text.size());
   }
   LMN_RETURN_IF_ERROR(check_utf8(text, "text"));
-  const bool add_bos = options.add_bos.value_or(impl_->add_bos), add_eos = options.add_eos.value_or(impl_->add_eos);
+  const bool add_bos = options.add_bos.value_or(impl_->add_bos),
+             add_eos = options.add_eos.value_or(impl_->add_eos);
   if ((add_bos && impl_->bos_id < 0) || (add_eos && impl_->eos_id < 0)) {
-    return error(Code::kInvalidArgument, "this vocabulary has no %s token to add; encode without it",
+    return error(Code::kInvalidArgument,
+                 "this vocabulary has no %s token to add; encode without it",
                  add_bos && impl_->bos_id < 0 ? "BOS" : "EOS");
   }
   std::vector<int32_t> out;
@@ -217,7 +233,8 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const Enco
   return out;
 }
 
-Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+Result<std::string> Tokenizer::decode(std::span<const int32_t> ids,
+                                      const DecodeOptions& options) const {
   StreamDecoder decoder(*this, options);
   std::string out;
   for (const int32_t id : ids) {
@@ -249,7 +266,8 @@ int32_t Tokenizer::find(std::string_view text) const {
     if (const int32_t id = impl_->specials.find(text); id >= 0) return id;
     return append_unspelled(bytes, text) ? impl_->vocabulary.find(bytes) : -1;
   }
-  if (const int byte = byte_of_token(text); byte >= 0 && impl_->byte_ids[static_cast<size_t>(byte)] >= 0) {
+  if (const int byte = byte_of_token(text);
+      byte >= 0 && impl_->byte_ids[static_cast<size_t>(byte)] >= 0) {
     return impl_->byte_ids[static_cast<size_t>(byte)];
   }
   const std::string bytes = replace_space_marks(text);
@@ -271,9 +289,10 @@ std::string_view Tokenizer::pre() const { return impl_->pre; }
 std::string_view Tokenizer::chat_template() const { return impl_->chat_template; }
 
 int64_t Tokenizer::memory_bytes() const {
-  return static_cast<int64_t>(sizeof(Impl) + impl_->chat_template.capacity()) + impl_->vocabulary.memory_bytes() +
-         impl_->specials.memory_bytes() +
-         (impl_->byte_level ? impl_->byte_level->memory_bytes() : impl_->sentencepiece->memory_bytes());
+  return static_cast<int64_t>(sizeof(Impl) + impl_->chat_template.capacity()) +
+         impl_->vocabulary.memory_bytes() + impl_->specials.memory_bytes() +
+         (impl_->byte_level ? impl_->byte_level->memory_bytes()
+                            : impl_->sentencepiece->memory_bytes());
 }
 
 }  // namespace lmn::text

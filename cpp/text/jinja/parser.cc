@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recursive descent by the grammar of Jinja2 3.1. From weakest to strongest: `if else`, or, and, not, comparisons, + -,
+// Recursive descent by the grammar of Jinja2 3.1. From weakest to strongest: `if else`, or, and,
+// not, comparisons, + -,
 // ~, * // %, unary -, then . [] () and, after all of these, | and is.
-#include "text/template_parser.h"
+#include "text/jinja/parser.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
 
-#include "text/template_lexer.h"
+#include "text/jinja/lexer.h"
 
 namespace lmn::text {
 namespace {
@@ -30,15 +31,19 @@ class Parser {
  private:
   const Token& now() const { return tokens_[at_]; }
   const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-  bool is(Token::Kind kind, std::string_view text) const { return now().kind == kind && now().text == text; }
+  bool is(Token::Kind kind, std::string_view text) const {
+    return now().kind == kind && now().text == text;
+  }
   bool is_word(std::string_view word) const { return is(Token::kName, word); }
   bool is_op(std::string_view op) const { return is(Token::kOperator, op); }
   bool take_word(std::string_view word) { return is_word(word) && (++at_, true); }
   bool take_op(std::string_view op) { return is_op(op) && (++at_, true); }
 
   Status unexpected(const char* wanted) const {
-    static constexpr const char* kKinds[] = {"text", "{%", "%}", "{{", "}}", "", "a string", "a number", "", "the end"};
-    const std::string got = now().text.empty() || now().kind == Token::kText ? kKinds[now().kind] : now().text;
+    static constexpr const char* kKinds[] = {"text", "{%",       "%}",       "{{", "}}",
+                                             "",     "a string", "a number", "",   "the end"};
+    const std::string got =
+        now().text.empty() || now().kind == Token::kText ? kKinds[now().kind] : now().text;
     return unsupported_template(now().line, got + " where it wants " + wanted);
   }
   Status expect_op(const char* op) { return take_op(op) ? Status() : unexpected(op); }
@@ -53,7 +58,8 @@ class Parser {
     for (const int child : {node.a, node.b, node.c, node.d}) {
       if (child >= 0) depth = std::max(depth, tree_.nodes[static_cast<size_t>(child)].depth);
     }
-    for (const int child : node.children) depth = std::max(depth, tree_.nodes[static_cast<size_t>(child)].depth);
+    for (const int child : node.children)
+      depth = std::max(depth, tree_.nodes[static_cast<size_t>(child)].depth);
     node.depth = depth + 1;
     if (node.line == 0) node.line = now().line;
     if (node.depth > kMaxTemplateDepth) return unsupported_template(node.line, "nesting this deep");
@@ -81,7 +87,8 @@ class Parser {
     int& count_;
   };
 
-  // Statements up to a block that starts with one of `ends` (not consumed beyond "{%"), or to the end of the source.
+  // Statements up to a block that starts with one of `ends` (not consumed beyond "{%"), or to the
+  // end of the source.
   Result<int> body(std::initializer_list<std::string_view> ends) {
     const Nesting nesting(nesting_);
     if (nesting_ > kMaxTemplateDepth) return unsupported_template(now().line, "nesting this deep");
@@ -102,7 +109,9 @@ class Parser {
         LMN_RETURN_IF_ERROR(expect(Token::kOutputEnd, "}}"));
       } else {
         LMN_RETURN_IF_ERROR(expect(Token::kBlockBegin, "{%"));
-        if (std::any_of(ends.begin(), ends.end(), [this](std::string_view end) { return is_word(end); })) break;
+        if (std::any_of(ends.begin(), ends.end(),
+                        [this](std::string_view end) { return is_word(end); }))
+          break;
         LMN_ASSIGN_OR_RETURN(child, statement());
       }
       out.children.push_back(child);
@@ -251,7 +260,8 @@ class Parser {
     if (op == Node::kUnsupported) return left;
     LMN_ASSIGN_OR_RETURN(const int right, sum());
     LMN_ASSIGN_OR_RETURN(left, add(make(op, left, right)));
-    if (take_comparison() != Node::kUnsupported) return unsupported_template(now().line, "chained comparisons");
+    if (take_comparison() != Node::kUnsupported)
+      return unsupported_template(now().line, "chained comparisons");
     return left;
   }
 
@@ -279,10 +289,14 @@ class Parser {
     LMN_ASSIGN_OR_RETURN(int left, unary(true));
     for (;;) {
       Node::Op op = Node::kMultiply;
-      if (is_op("**") || is_op("/")) return unsupported_template(now().line, "the operator " + now().text);
-      if (is_op("//")) op = Node::kFloorDivide;
-      else if (is_op("%")) op = Node::kModulo;
-      else if (!is_op("*")) return left;
+      if (is_op("**") || is_op("/"))
+        return unsupported_template(now().line, "the operator " + now().text);
+      if (is_op("//"))
+        op = Node::kFloorDivide;
+      else if (is_op("%"))
+        op = Node::kModulo;
+      else if (!is_op("*"))
+        return left;
       ++at_;
       LMN_ASSIGN_OR_RETURN(const int right, unary(true));
       LMN_ASSIGN_OR_RETURN(left, add(make(op, left, right)));
@@ -325,7 +339,8 @@ class Parser {
     switch (token.kind) {
       case Token::kName:
         ++at_;
-        if (token.text == "true" || token.text == "True" || token.text == "false" || token.text == "False") {
+        if (token.text == "true" || token.text == "True" || token.text == "false" ||
+            token.text == "False") {
           Node node = make(Node::kBool);
           node.number = token.text == "true" || token.text == "True";
           return add(std::move(node));
@@ -414,9 +429,12 @@ class Parser {
     const std::string name = now().text;
     LMN_RETURN_IF_ERROR(expect(Token::kName, "a test"));
     LMN_ASSIGN_OR_RETURN(int out, add(make_text(Node::kTest, name, value)));
-    // Jinja takes what could be an operand here as the argument of the test, even the words if and not.
-    const bool word = now().kind == Token::kName && !is_word("else") && !is_word("or") && !is_word("and");
-    if (word || now().kind == Token::kString || now().kind == Token::kInteger || is_op("(") || is_op("[") || is_op("{")) {
+    // Jinja takes what could be an operand here as the argument of the test, even the words if and
+    // not.
+    const bool word =
+        now().kind == Token::kName && !is_word("else") && !is_word("or") && !is_word("and");
+    if (word || now().kind == Token::kString || now().kind == Token::kInteger || is_op("(") ||
+        is_op("[") || is_op("{")) {
       return unsupported_template(now().line, "a test with an argument");
     }
     if (negated) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 #include <cstring>
 
@@ -9,7 +9,8 @@ Utf8Step next_utf8(std::string_view bytes) {
   const auto byte = [bytes](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {Utf8Step::kCharacter, 1};
-  // Table 3-7 of the standard: the range of the second byte depends on the lead byte, later ones are 80..BF.
+  // Table 3-7 of the standard: the range of the second byte depends on the lead byte, later ones
+  // are 80..BF.
   unsigned low = 0x80, high = 0xBF;
   size_t size = 0;
   if (lead >= 0xC2 && lead <= 0xDF) {
@@ -56,7 +57,8 @@ Status check_utf8(std::string_view bytes, std::string_view what) {
   const size_t at = find_invalid_utf8(bytes);
   if (at == std::string_view::npos) return {};
   return error(Code::kInvalidArgument,
-               "%.*s is not well-formed UTF-8: byte 0x%02X at offset %zu of %zu; convert the text to UTF-8 first",
+               "%.*s is not well-formed UTF-8: byte 0x%02X at offset %zu of %zu; convert the text "
+               "to UTF-8 first",
                static_cast<int>(what.size()), what.data(),
                static_cast<unsigned>(static_cast<unsigned char>(bytes[at])), at, bytes.size());
 }

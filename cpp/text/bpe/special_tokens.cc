@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/special_tokens.h"
+#include "text/bpe/special_tokens.h"
 
 namespace lmn::text {
 
 int32_t SpecialTokens::child(int32_t node, unsigned char byte) const {
   if (node == 0) return roots_[byte];
   int32_t at = nodes_[static_cast<size_t>(node)].first_child;
-  while (at >= 0 && nodes_[static_cast<size_t>(at)].byte != byte) at = nodes_[static_cast<size_t>(at)].next_sibling;
+  while (at >= 0 && nodes_[static_cast<size_t>(at)].byte != byte)
+    at = nodes_[static_cast<size_t>(at)].next_sibling;
   return at;
 }
 
@@ -29,7 +30,8 @@ void SpecialTokens::add(std::string_view text, int32_t id, bool always) {
   any_always_ = any_always_ || always;
 }
 
-SpecialTokens::Match SpecialTokens::next(std::string_view text, size_t from, bool parse_special) const {
+SpecialTokens::Match SpecialTokens::next(std::string_view text, size_t from,
+                                         bool parse_special) const {
   if (!parse_special && !any_always_) return {text.size(), 0, -1};
   for (size_t begin = from; begin < text.size(); ++begin) {
     int32_t node = roots_[static_cast<unsigned char>(text[begin])];

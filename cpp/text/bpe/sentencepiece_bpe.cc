@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/sentencepiece_bpe.h"
+#include "text/bpe/sentencepiece_bpe.h"
 
 #include <bit>
 #include <cmath>
 
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 namespace {
@@ -37,14 +37,19 @@ int byte_of_token(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
   const size_t high = kDigits.find(text[3]), low = kDigits.find(text[4]);
-  return high == std::string_view::npos || low == std::string_view::npos ? -1 : static_cast<int>(high * 16 + low);
+  return high == std::string_view::npos || low == std::string_view::npos
+             ? -1
+             : static_cast<int>(high * 16 + low);
 }
 
-Result<SentencePieceBpe> SentencePieceBpe::create(const Vocabulary& vocabulary, const std::vector<float>& scores,
-                                                  const std::array<int32_t, 256>& byte_ids, int32_t unk_id) {
+Result<SentencePieceBpe> SentencePieceBpe::create(const Vocabulary& vocabulary,
+                                                  const std::vector<float>& scores,
+                                                  const std::array<int32_t, 256>& byte_ids,
+                                                  int32_t unk_id) {
   const auto count = static_cast<size_t>(vocabulary.size());
   if (scores.size() != count) {
-    return error(Code::kCorrupt, "tokenizer of model 'llama' has %zu scores for %zu tokens", scores.size(), count);
+    return error(Code::kCorrupt, "tokenizer of model 'llama' has %zu scores for %zu tokens",
+                 scores.size(), count);
   }
   SentencePieceBpe bpe(vocabulary);
   bpe.byte_ids_ = byte_ids;
@@ -57,8 +62,10 @@ Result<SentencePieceBpe> SentencePieceBpe::create(const Vocabulary& vocabulary, 
     }
     bpe.priorities_.push_back(priority_of(scores[id]));
     const TokenKind kind = vocabulary.kind(static_cast<int32_t>(id));
-    const bool merges = kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
-    if (merges && has_inner_space(vocabulary.bytes(static_cast<int32_t>(id)))) bpe.cut_at_spaces_ = false;
+    const bool merges =
+        kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
+    if (merges && has_inner_space(vocabulary.bytes(static_cast<int32_t>(id))))
+      bpe.cut_at_spaces_ = false;
   }
   return bpe;
 }
@@ -107,7 +114,8 @@ Status SentencePieceBpe::encode_segment(std::string_view text, std::vector<Symbo
         for (const char c : bytes) out.push_back(byte_ids_[static_cast<unsigned char>(c)]);
       } else if (unk_id_ < 0) {
         return error(Code::kInvalidArgument,
-                     "the text has '%.*s', which this vocabulary cannot express (no such piece, no byte tokens, no "
+                     "the text has '%.*s', which this vocabulary cannot express (no such piece, no "
+                     "byte tokens, no "
                      "unknown token); remove it from the text",
                      static_cast<int>(bytes.size()), bytes.data());
       } else if (!after_unknown) {  // a run of unknown characters is one unknown token

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SpecialTokens: finds the tokens that are matched in text before anything is merged: user-defined ones always, control
-// and unknown ones on request. The leftmost match counts, and of those that start there the longest. A trie, entered
-// only at bytes with which some token begins; time is O(text * longest token), and linear on ordinary text.
+// SpecialTokens: finds the tokens that are matched in text before anything is merged: user-defined
+// ones always, control and unknown ones on request. The leftmost match counts, and of those that
+// start there the longest. A trie, entered only at bytes with which some token begins; time is
+// O(text * longest token), and linear on ordinary text.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ class SpecialTokens {
     int32_t id;
   };
 
-  // `always`: matched even when control tokens are not asked for. Of equal texts the last one counts.
+  // `always`: matched even when control tokens are not asked for. Of equal texts the last one
+  // counts.
   void add(std::string_view text, int32_t id, bool always);
 
   // The first match at or after `from`.
@@ -33,8 +35,8 @@ class SpecialTokens {
   struct Node {
     int32_t first_child = -1;
     int32_t next_sibling = -1;
-    int32_t id = -1;          // token that ends here
-    unsigned char byte = 0;   // on the edge that leads here
+    int32_t id = -1;         // token that ends here
+    unsigned char byte = 0;  // on the edge that leads here
     bool always = false;
   };
   int32_t child(int32_t node, unsigned char byte) const;

@@ -3,15 +3,16 @@
 // Calls, filters and tests of the chat template interpreter.
 #include <algorithm>
 
-#include "text/template_evaluator.h"
-#include "text/template_lexer.h"
-#include "text/utf8.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/lexer.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 namespace {
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 char ascii_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
 char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
@@ -29,15 +30,17 @@ bool change_case(std::string_view name, std::string& text) {
   return true;
 }
 
-size_t last_code_point(std::string_view text) {  // offset of the last character of text that is not empty
+size_t last_code_point(
+    std::string_view text) {  // offset of the last character of text that is not empty
   size_t at = text.size() - 1;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
   return at;
 }
 
-// Python's text.strip(characters), or one side of it. UTF-8 is self-synchronising: a whole character is found in
-// `characters` only where it stands there.
-std::string strip_characters(std::string_view text, std::string_view characters, bool left, bool right) {
+// Python's text.strip(characters), or one side of it. UTF-8 is self-synchronising: a whole
+// character is found in `characters` only where it stands there.
+std::string strip_characters(std::string_view text, std::string_view characters, bool left,
+                             bool right) {
   for (int size = 0; left && !text.empty(); text.remove_prefix(static_cast<size_t>(size))) {
     read_utf8(text.data(), size);
     if (characters.find(text.substr(0, static_cast<size_t>(size))) == std::string_view::npos) break;
@@ -51,7 +54,8 @@ std::string strip_characters(std::string_view text, std::string_view characters,
 }
 
 int64_t count_code_points(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 }  // namespace
@@ -67,11 +71,13 @@ Result<TemplateValue> TemplateEvaluator::call(const Node& node) {
       return fails(node, "the template refuses these messages: " + text);
     }
   }
-  return unsupported(node, "a call of " + (callee.op == Node::kName ? "'" + callee.text + "'" : std::string("this kind")));
+  return unsupported(node, "a call of " + (callee.op == Node::kName ? "'" + callee.text + "'"
+                                                                    : std::string("this kind")));
 }
 
 Result<TemplateValue> TemplateEvaluator::make_namespace(const Node& node) {
-  if (node.names.size() != node.children.size()) return unsupported(node, "a namespace of positional arguments");
+  if (node.names.size() != node.children.size())
+    return unsupported(node, "a namespace of positional arguments");
   auto attributes = std::make_shared<Value::Attributes>();
   for (size_t i = 0; i < node.names.size(); ++i) {
     LMN_ASSIGN_OR_RETURN(Value value, evaluate(node.children[i]));
@@ -90,8 +96,10 @@ Result<TemplateValue> TemplateEvaluator::call_method(const Node& node, const Nod
   LMN_ASSIGN_OR_RETURN(const Value of, evaluate(callee.a));
   LMN_ASSIGN_OR_RETURN(const std::vector<Value> arguments, evaluate_all(node.children));
   const std::string& name = callee.text;
-  if (of.type == Value::kUndefined) return fails(node, of.text + " is undefined, so it has no '" + name + "'");
-  const std::string what = "the method '" + name + "' of " + of.type_name() + " with these arguments";
+  if (of.type == Value::kUndefined)
+    return fails(node, of.text + " is undefined, so it has no '" + name + "'");
+  const std::string what =
+      "the method '" + name + "' of " + of.type_name() + " with these arguments";
   if (of.type != Value::kString || !node.names.empty()) return unsupported(node, what);
   if (arguments.empty()) {
     if (name == "strip") return make_string(node, std::string(strip_left(strip_right(of.text))));
@@ -103,7 +111,8 @@ Result<TemplateValue> TemplateEvaluator::call_method(const Node& node, const Nod
   if (arguments.size() == 1 && arguments[0].type == Value::kString) {
     const std::string& other = arguments[0].text;
     if (name == "strip" || name == "lstrip" || name == "rstrip") {
-      return make_string(node, strip_characters(of.text, other, name != "rstrip", name != "lstrip"));
+      return make_string(node,
+                         strip_characters(of.text, other, name != "rstrip", name != "lstrip"));
     }
     if (name == "startswith") return Value::boolean(of.text.starts_with(other));
     if (name == "endswith") return Value::boolean(of.text.ends_with(other));
@@ -112,7 +121,8 @@ Result<TemplateValue> TemplateEvaluator::call_method(const Node& node, const Nod
       Value::List parts;
       for (size_t from = 0;;) {
         const size_t to = of.text.find(other, from);
-        parts.push_back(Value::string(of.text.substr(from, to == std::string::npos ? to : to - from)));
+        parts.push_back(
+            Value::string(of.text.substr(from, to == std::string::npos ? to : to - from)));
         if (to == std::string::npos) return Value::of_list(std::move(parts));
         LMN_RETURN_IF_ERROR(charge(node, sizeof(Value)));
         from = to + other.size();
@@ -126,13 +136,15 @@ Result<TemplateValue> TemplateEvaluator::filter(const Node& node) {
   LMN_ASSIGN_OR_RETURN(Value of, evaluate(node.a));
   LMN_ASSIGN_OR_RETURN(const std::vector<Value> arguments, evaluate_all(node.children));
   const std::string& name = node.text;
-  if (!node.names.empty()) return unsupported(node, "the filter '" + name + "' with keyword arguments");
+  if (!node.names.empty())
+    return unsupported(node, "the filter '" + name + "' with keyword arguments");
   if ((name == "default" || name == "d") && arguments.size() <= 2) {
     const bool falsy_too = arguments.size() == 2 && is_true(arguments[1]);
     if (of.type != Value::kUndefined && (!falsy_too || is_true(of))) return of;
     return arguments.empty() ? Value::string("") : arguments[0];
   }
-  if (!arguments.empty()) return unsupported(node, "the filter '" + name + "' with these arguments");
+  if (!arguments.empty())
+    return unsupported(node, "the filter '" + name + "' with these arguments");
   if (name == "trim") {
     LMN_ASSIGN_OR_RETURN(const std::string text, to_text(node, of));
     return make_string(node, std::string(strip_left(strip_right(text))));
@@ -143,7 +155,8 @@ Result<TemplateValue> TemplateEvaluator::filter(const Node& node) {
   }
   if (name == "upper" || name == "lower" || name == "capitalize") {
     LMN_ASSIGN_OR_RETURN(std::string text, to_text(node, of));
-    if (!is_ascii(text)) return unsupported(node, "the filter '" + name + "' on text that is not ASCII");
+    if (!is_ascii(text))
+      return unsupported(node, "the filter '" + name + "' on text that is not ASCII");
     change_case(name, text);
     return make_string(node, std::move(text));
   }
@@ -175,12 +188,13 @@ Result<TemplateValue> TemplateEvaluator::test(const Node& node) {
   if (name == "true") return Value::boolean(of.type == Value::kBool && of.number != 0);
   if (name == "false") return Value::boolean(of.type == Value::kBool && of.number == 0);
   if (of.type != Value::kLoop && of.type != Value::kNamespace) {
-    const bool sized = of.type == Value::kString || of.type == Value::kList || of.type == Value::kMessage ||
-                       of.type == Value::kUndefined;
+    const bool sized = of.type == Value::kString || of.type == Value::kList ||
+                       of.type == Value::kMessage || of.type == Value::kUndefined;
     if (name == "mapping") return Value::boolean(of.type == Value::kMessage);
     if (name == "iterable") return Value::boolean(sized);
   }
-  if ((name == "odd" || name == "even") && of.is_number()) return Value::boolean((of.number % 2 != 0) == (name == "odd"));
+  if ((name == "odd" || name == "even") && of.is_number())
+    return Value::boolean((of.number % 2 != 0) == (name == "odd"));
   return unsupported(node, "the test '" + name + "' on " + of.type_name());
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the syntax tree of a chat template over messages. Semantics are those of Jinja2 3.1 in Hugging Face's
-// environment; what would differ is refused. Work is bounded by a budget of nodes visited and bytes produced, so that
-// no template keeps the caller busy for long.
+// Runs the syntax tree of a chat template over messages. Semantics are those of Jinja2 3.1 in
+// Hugging Face's environment; what would differ is refused. Work is bounded by a budget of nodes
+// visited and bytes produced, so that no template keeps the caller busy for long.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 #include "core/status.h"
 #include "text/chat_template.h"
-#include "text/template_parser.h"
-#include "text/template_value.h"
+#include "text/jinja/parser.h"
+#include "text/jinja/value.h"
 
 namespace lmn::text {
 
@@ -32,7 +32,7 @@ class TemplateEvaluator {
   using Node = TemplateNode;
   using Scope = std::vector<std::pair<std::string, Value>>;
   struct Loop {
-    Value items;        // a list
+    Value items;  // a list
     size_t index = 0;
   };
 
@@ -64,7 +64,7 @@ class TemplateEvaluator {
   void assign(std::string name, Value value);
   const Node& at(int index) const { return tree_.nodes[static_cast<size_t>(index)]; }
   Status charge(const Node& node, size_t bytes);
-  Status fails(const Node& node, const std::string& what) const;        // Jinja2 would raise this
+  Status fails(const Node& node, const std::string& what) const;  // Jinja2 would raise this
   Status unsupported(const Node& node, const std::string& what) const;
 
   const TemplateTree& tree_;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes unicode_tables.inc from Python's unicodedata: the character classes that the pre-tokenisers distinguish.
+"""Writes char_class_table.inc from Python's unicodedata: the character classes that the pre-tokenisers distinguish.
 
-Every code point is a letter (\\p{L}), a number (\\p{N}), whitespace (the White_Space property, which is what \\s means in
-the regex engines the original tokenizers use: Oniguruma, Rust, Python's regex), or other. The table lists the
-points where the class changes, each as code_point << 2 | class, ascending; a binary search finds the class. White_Space
-is not in unicodedata; its 25 characters have been fixed since Unicode 6.3 and are listed here.
+Every code point is a letter (\\p{L}), a number (\\p{N}), whitespace (the White_Space property, which is what \\s means
+in the regex engines the original tokenizers use: Oniguruma, Rust, Python's regex), or other. The table lists the
+points where the class changes, each as code_point << 2 | class, ascending; a binary search finds the class.
+White_Space is not in unicodedata; its 25 characters have been fixed since Unicode 6.3 and are listed here.
 
-Usage: python3.11 unicode_tables.py > unicode_tables.inc. The checked-in output is from Unicode 14.0, the version of
+Usage: python3.11 char_class_table.py > char_class_table.inc. The checked-in output is from Unicode 14.0, the version of
 Oniguruma 6.9.8 inside Hugging Face tokenizers; a Python with another version is refused.
 """
 
@@ -39,8 +39,10 @@ def main() -> None:
             previous = current
     print("// SPDX-License-Identifier: Apache-2.0")
     print("//")
-    print(f"// Written by unicode_tables.py from Unicode {UNICODE_VERSION}: do not edit. code_point << 2 | CharClass, where the")
-    print("// class changes.")
+    print(
+        f"// Written by char_class_table.py from Unicode {UNICODE_VERSION}: do not edit. code_point << 2 | CharClass,"
+    )
+    print("// where the class changes.")
     print(f"inline constexpr uint32_t kClassChanges[{len(changes)}] = {{")
     line = "   "
     for change in changes:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UTF-8: validation with the byte offset of the first fault, reading code points of text known to be well-formed, and
-// the replacement of ill-formed bytes by U+FFFD (one per maximal subpart: Unicode 15, section 3.9, table 3-8).
+// UTF-8: validation with the byte offset of the first fault, reading code points of text known to
+// be well-formed, and the replacement of ill-formed bytes by U+FFFD (one per maximal subpart:
+// Unicode 15, section 3.9, table 3-8).
 #pragma once
 
 #include <cstddef>

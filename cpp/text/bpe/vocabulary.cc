@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/vocabulary.h"
+#include "text/bpe/vocabulary.h"
 
 #include <algorithm>
 
@@ -10,7 +10,8 @@ void Vocabulary::reserve(size_t tokens, size_t bytes) {
   offsets_.reserve(tokens + 1);
   offsets_.assign(1, 0);
   kinds_.reserve(tokens);
-  const size_t slots = std::bit_ceil(2 * tokens + 2);  // never full: a search always meets an empty slot
+  const size_t slots =
+      std::bit_ceil(2 * tokens + 2);  // never full: a search always meets an empty slot
   slots_.assign(slots, Slot{0, -1});
   shift_ = 64 - std::countr_zero(slots);
 }
@@ -36,8 +37,8 @@ void Vocabulary::add(std::string_view bytes, TokenKind kind, bool findable) {
 }
 
 int64_t Vocabulary::memory_bytes() const {
-  return static_cast<int64_t>(arena_.capacity() + offsets_.capacity() * sizeof(uint32_t) + kinds_.capacity() +
-                              slots_.capacity() * sizeof(Slot));
+  return static_cast<int64_t>(arena_.capacity() + offsets_.capacity() * sizeof(uint32_t) +
+                              kinds_.capacity() + slots_.capacity() * sizeof(Slot));
 }
 
 }  // namespace lmn::text

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template_lexer.h"
+#include "text/jinja/lexer.h"
 
 #include <algorithm>
 
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/unicode/char_class.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 namespace {
 
-bool is_python_space(char32_t c) { return classify(c) == CharClass::kSpace || (c >= 0x1C && c <= 0x1F); }
+bool is_python_space(char32_t c) {
+  return classify(c) == CharClass::kSpace || (c >= 0x1C && c <= 0x1F);
+}
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -54,7 +56,9 @@ class Lexer {
 
   size_t find_tag() const {  // of the next {% {{ {#, or the end
     for (size_t i = at_; i + 1 < source_.size(); ++i) {
-      if (source_[i] == '{' && (source_[i + 1] == '%' || source_[i + 1] == '{' || source_[i + 1] == '#')) return i;
+      if (source_[i] == '{' &&
+          (source_[i + 1] == '%' || source_[i + 1] == '{' || source_[i + 1] == '#'))
+        return i;
     }
     return source_.size();
   }
@@ -72,7 +76,8 @@ class Lexer {
       } else if (sign != '+' && kind != '{') {
         const size_t newline = text.rfind('\n');
         const size_t line = newline == std::string_view::npos ? 0 : newline + 1;
-        if ((line > 0 || at_line_start_) && strip_left(text.substr(line)).empty()) text = text.substr(0, line);
+        if ((line > 0 || at_line_start_) && strip_left(text.substr(line)).empty())
+          text = text.substr(0, line);
       }
     }
     if (!text.empty()) push(TemplateToken::kText, std::string(text));
@@ -80,7 +85,8 @@ class Lexer {
     return {};
   }
 
-  // Moves past a closing at `close` of two characters, perhaps with a sign before it, and the whitespace it takes.
+  // Moves past a closing at `close` of two characters, perhaps with a sign before it, and the
+  // whitespace it takes.
   void pass_closing(size_t close, char sign, bool takes_newline) {
     size_t end = close + 2;
     if (sign == '-') {
@@ -94,7 +100,8 @@ class Lexer {
 
   Status comment() {
     const size_t close = source_.find("#}", at_);
-    if (close == std::string_view::npos) return unsupported_template(line_, "a comment without an end");
+    if (close == std::string_view::npos)
+      return unsupported_template(line_, "a comment without an end");
     const char before = close > at_ ? source_[close - 1] : '\0';
     pass_closing(close, before == '-' || before == '+' ? before : '\0', true);
     return {};
@@ -133,28 +140,35 @@ class Lexer {
       move_to(end);
       return {};
     }
-    static constexpr std::string_view kOperators[] = {"==", "!=", ">=", "<=", "//", "**", "+", "-", "/", "*", "%", "~", "[",
-                                                      "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ","};
+    static constexpr std::string_view kOperators[] = {
+        "==", "!=", ">=", "<=", "//", "**", "+", "-", "/", "*", "%", "~", "[",
+        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ","};
     for (const std::string_view op : kOperators) {
       if (!looking_at(op)) continue;
       if (op == "[" || op == "(" || op == "{") ++open_brackets;
       if (op == "]" || op == ")" || op == "}") --open_brackets;
-      if (open_brackets < 0) return unsupported_template(line_, "a closing bracket without an opening one");
+      if (open_brackets < 0)
+        return unsupported_template(line_, "a closing bracket without an opening one");
       push(TemplateToken::kOperator, std::string(op));
       move_to(at_ + op.size());
       return {};
     }
     int size = 0;
     read_utf8(source_.data() + at_, size);
-    return unsupported_template(line_, "the character '" + std::string(source_.substr(at_, static_cast<size_t>(size))) + "'");
+    return unsupported_template(
+        line_,
+        "the character '" + std::string(source_.substr(at_, static_cast<size_t>(size))) + "'");
   }
 
   Status integer() {
     size_t end = at_;
     int64_t value = 0;
-    while (end < source_.size() && is_digit(source_[end])) value = value * 10 + (source_[end++] - '0');
-    const bool odd = end < source_.size() && (is_name_start(source_[end]) ||
-                                              (source_[end] == '.' && end + 1 < source_.size() && is_digit(source_[end + 1])));
+    while (end < source_.size() && is_digit(source_[end]))
+      value = value * 10 + (source_[end++] - '0');
+    const bool odd =
+        end < source_.size() &&
+        (is_name_start(source_[end]) ||
+         (source_[end] == '.' && end + 1 < source_.size() && is_digit(source_[end + 1])));
     if (odd || end - at_ > 9 || (source_[at_] == '0' && value != 0)) {
       return unsupported_template(line_, "a number that is not a plain integer below 10^9");
     }
@@ -220,7 +234,8 @@ class Lexer {
 
 Status unsupported_template(int line, const std::string& what) {
   return error(Code::kUnsupported,
-               "chat template line %d: the built-in renderer does not know %.200s; render the messages with Jinja2 "
+               "chat template line %d: the built-in renderer does not know %.200s; render the "
+               "messages with Jinja2 "
                "(Python's LLM.chat does) or pass the rendered text",
                line, what.c_str());
 }

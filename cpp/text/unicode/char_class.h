@@ -22,10 +22,10 @@ inline constexpr std::array<CharClass, 128> kAsciiClass = [] {
   for (unsigned c = 0; c < 128; ++c) {
     const bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
     const bool space = c == ' ' || (c >= 0x09 && c <= 0x0D);
-    table[c] = letter                   ? CharClass::kLetter
+    table[c] = letter                 ? CharClass::kLetter
                : c >= '0' && c <= '9' ? CharClass::kNumber
-               : space                  ? CharClass::kSpace
-                                        : CharClass::kOther;
+               : space                ? CharClass::kSpace
+                                      : CharClass::kOther;
   }
   return table;
 }();

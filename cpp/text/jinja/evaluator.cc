@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Statements, names, attributes and operators. Calls, filters and tests are in template_functions.cc.
-#include "text/template_evaluator.h"
+// Statements, names, attributes and operators. Calls, filters and tests are in functions.cc.
+#include "text/jinja/evaluator.h"
 
 #include <algorithm>
 #include <array>
 
-#include "text/template_lexer.h"
+#include "text/jinja/lexer.h"
 
 namespace lmn::text {
 
-TemplateEvaluator::TemplateEvaluator(const TemplateTree& tree, std::span<const ChatMessage> messages)
+TemplateEvaluator::TemplateEvaluator(const TemplateTree& tree,
+                                     std::span<const ChatMessage> messages)
     : tree_(tree), messages_(messages) {
   Value::List list;
   list.reserve(messages.size());
@@ -33,7 +34,8 @@ Status TemplateEvaluator::unsupported(const Node& node, const std::string& what)
 }
 
 Status TemplateEvaluator::charge(const Node& node, size_t bytes) {
-  if (budget_ <= bytes) return fails(node, "rendering takes too much work; use fewer or shorter messages");
+  if (budget_ <= bytes)
+    return fails(node, "rendering takes too much work; use fewer or shorter messages");
   budget_ -= bytes + 1;
   return {};
 }
@@ -97,7 +99,8 @@ Status TemplateEvaluator::execute(int index) {
 Status TemplateEvaluator::execute_for(const Node& node) {
   LMN_ASSIGN_OR_RETURN(Value items, evaluate(node.a));
   if (items.type == Value::kUndefined) items = Value::of_list({});
-  if (items.type != Value::kList) return unsupported(node, std::string("a loop over ") + items.type_name());
+  if (items.type != Value::kList)
+    return unsupported(node, std::string("a loop over ") + items.type_name());
   if (node.b >= 0) {
     Value::List kept;
     for (const Value& item : *items.list) {
@@ -135,12 +138,14 @@ Status TemplateEvaluator::execute_for(const Node& node) {
 Status TemplateEvaluator::set_attribute(const Node& node) {
   const Value* target = lookup(node.text);
   if (target == nullptr || target->type != Value::kNamespace) {
-    return fails(node, "cannot assign an attribute of '" + node.text + "', which is not a namespace");
+    return fails(node,
+                 "cannot assign an attribute of '" + node.text + "', which is not a namespace");
   }
   const std::shared_ptr<Value::Attributes> attributes = target->attributes;
   LMN_ASSIGN_OR_RETURN(Value value, evaluate(node.a));
   if (value.type == Value::kLoop || value.type == Value::kNamespace) {
-    return unsupported(node, std::string(value.type_name()) + " as an attribute");  // would outlive its loop, or be a cycle
+    return unsupported(node, std::string(value.type_name()) +
+                                 " as an attribute");  // would outlive its loop, or be a cycle
   }
   for (auto& [key, old] : *attributes) {
     if (key == node.name) {
@@ -191,7 +196,8 @@ Result<TemplateValue> TemplateEvaluator::evaluate(int index) {
     case Node::kAnd:
     case Node::kOr: {
       LMN_ASSIGN_OR_RETURN(Value left, evaluate(node.a));
-      return is_true(left) == (node.op == Node::kOr) ? Result<Value>(std::move(left)) : evaluate(node.b);
+      return is_true(left) == (node.op == Node::kOr) ? Result<Value>(std::move(left))
+                                                     : evaluate(node.b);
     }
     case Node::kConditional: {
       LMN_ASSIGN_OR_RETURN(const bool holds, truth(node.a));
@@ -303,16 +309,19 @@ Result<TemplateValue> TemplateEvaluator::name(const Node& node) {
     LMN_RETURN_IF_ERROR(charge(node, value->text.size()));
     return *value;
   }
-  // Jinja2 and transformers define these; as values they are not known here. Calls find them in call().
-  static constexpr std::string_view kGlobals[] = {"range", "dict", "lipsum", "cycler", "joiner", "namespace",
-                                                  "raise_exception", "strftime_now", "self", "caller", "varargs", "kwargs"};
+  // Jinja2 and transformers define these; as values they are not known here. Calls find them in
+  // call().
+  static constexpr std::string_view kGlobals[] = {
+      "range",           "dict",         "lipsum", "cycler", "joiner",  "namespace",
+      "raise_exception", "strftime_now", "self",   "caller", "varargs", "kwargs"};
   if (std::find(std::begin(kGlobals), std::end(kGlobals), node.text) != std::end(kGlobals)) {
     return unsupported(node, "'" + node.text + "' used this way");
   }
   return Value::undefined("'" + node.text + "'");
 }
 
-Result<TemplateValue> TemplateEvaluator::attribute(const Node& node, const Value& of, const std::string& name) {
+Result<TemplateValue> TemplateEvaluator::attribute(const Node& node, const Value& of,
+                                                   const std::string& name) {
   switch (of.type) {
     case Value::kUndefined:
       return fails(node, of.text + " is undefined, so it has no '" + name + "'");
@@ -320,9 +329,11 @@ Result<TemplateValue> TemplateEvaluator::attribute(const Node& node, const Value
       const ChatMessage& message = messages_[static_cast<size_t>(of.number)];
       if (name == "role") return make_string(node, std::string(message.role));
       if (name == "content") return make_string(node, std::string(message.content));
-      static constexpr std::string_view kMethods[] = {"clear", "copy",    "fromkeys",   "get",    "items", "keys",
-                                                      "pop",   "popitem", "setdefault", "update", "values"};
-      if (name.starts_with("__") || std::find(std::begin(kMethods), std::end(kMethods), name) != std::end(kMethods)) {
+      static constexpr std::string_view kMethods[] = {"clear",      "copy",   "fromkeys", "get",
+                                                      "items",      "keys",   "pop",      "popitem",
+                                                      "setdefault", "update", "values"};
+      if (name.starts_with("__") ||
+          std::find(std::begin(kMethods), std::end(kMethods), name) != std::end(kMethods)) {
         return unsupported(node, "the attribute '" + name + "' of a message");
       }
       return Value::undefined("'" + name + "' of a message");
@@ -341,8 +352,10 @@ Result<TemplateValue> TemplateEvaluator::attribute(const Node& node, const Value
   }
 }
 
-Result<TemplateValue> TemplateEvaluator::loop_attribute(const Node& node, const Loop& loop, const std::string& name) {
-  const auto size = static_cast<int64_t>(loop.items.list->size()), index = static_cast<int64_t>(loop.index);
+Result<TemplateValue> TemplateEvaluator::loop_attribute(const Node& node, const Loop& loop,
+                                                        const std::string& name) {
+  const auto size = static_cast<int64_t>(loop.items.list->size()),
+             index = static_cast<int64_t>(loop.index);
   if (name == "first") return Value::boolean(index == 0);
   if (name == "last") return Value::boolean(index + 1 == size);
   if (name == "index0") return Value::integer(index);
@@ -350,20 +363,26 @@ Result<TemplateValue> TemplateEvaluator::loop_attribute(const Node& node, const 
   if (name == "revindex0") return Value::integer(size - index - 1);
   if (name == "revindex") return Value::integer(size - index);
   if (name == "length") return Value::integer(size);
-  if (name == "previtem") return index > 0 ? (*loop.items.list)[loop.index - 1] : Value::undefined("loop.previtem");
-  if (name == "nextitem") return index + 1 < size ? (*loop.items.list)[loop.index + 1] : Value::undefined("loop.nextitem");
+  if (name == "previtem")
+    return index > 0 ? (*loop.items.list)[loop.index - 1] : Value::undefined("loop.previtem");
+  if (name == "nextitem")
+    return index + 1 < size ? (*loop.items.list)[loop.index + 1]
+                            : Value::undefined("loop.nextitem");
   return unsupported(node, "loop." + name);
 }
 
 Result<TemplateValue> TemplateEvaluator::item(const Node& node) {
   LMN_ASSIGN_OR_RETURN(const Value of, evaluate(node.a));
   LMN_ASSIGN_OR_RETURN(const Value key, evaluate(node.b));
-  if (of.type == Value::kUndefined) return fails(node, of.text + " is undefined, so it has no items");
-  if (of.type == Value::kMessage && key.type == Value::kString) return attribute(node, of, key.text);
+  if (of.type == Value::kUndefined)
+    return fails(node, of.text + " is undefined, so it has no items");
+  if (of.type == Value::kMessage && key.type == Value::kString)
+    return attribute(node, of, key.text);
   if (of.type == Value::kList && key.type == Value::kInteger) {
     const auto size = static_cast<int64_t>(of.list->size());
     const int64_t index = key.number < 0 ? key.number + size : key.number;
-    if (index < 0 || index >= size) return Value::undefined("item " + std::to_string(key.number) + " of a list");
+    if (index < 0 || index >= size)
+      return Value::undefined("item " + std::to_string(key.number) + " of a list");
     const Value& found = (*of.list)[static_cast<size_t>(index)];
     LMN_RETURN_IF_ERROR(charge(node, found.text.size()));
     return found;
@@ -380,10 +399,13 @@ Result<TemplateValue> TemplateEvaluator::slice(const Node& node) {
     if (nodes[i] >= 0) {
       LMN_ASSIGN_OR_RETURN(parts[i], evaluate(nodes[i]));
     }
-    if (parts[i].type != Value::kInteger && parts[i].type != Value::kNone) return unsupported(node, "this kind of slice");
+    if (parts[i].type != Value::kInteger && parts[i].type != Value::kNone)
+      return unsupported(node, "this kind of slice");
   }
-  if (of.type == Value::kUndefined) return fails(node, of.text + " is undefined, so it has no items");
-  if (of.type != Value::kList) return unsupported(node, std::string("a slice of ") + of.type_name());
+  if (of.type == Value::kUndefined)
+    return fails(node, of.text + " is undefined, so it has no items");
+  if (of.type != Value::kList)
+    return unsupported(node, std::string("a slice of ") + of.type_name());
   const int64_t step = parts[2].type == Value::kNone ? 1 : parts[2].number;
   if (step != 1 && step != -1) return unsupported(node, "a slice by steps");
   if (step == -1 && (parts[0].type != Value::kNone || parts[1].type != Value::kNone)) {
@@ -406,7 +428,8 @@ Result<TemplateValue> TemplateEvaluator::arithmetic(const Node& node) {
   int64_t out = 0;
   if (node.op == Node::kNegate) {
     if (!a.is_number()) return unsupported(node, std::string("minus ") + a.type_name());
-    if (__builtin_sub_overflow(int64_t{0}, a.number, &out)) return unsupported(node, "integers this large");
+    if (__builtin_sub_overflow(int64_t{0}, a.number, &out))
+      return unsupported(node, "integers this large");
     return Value::integer(out);
   }
   LMN_ASSIGN_OR_RETURN(const Value b, evaluate(node.b));
@@ -416,7 +439,8 @@ Result<TemplateValue> TemplateEvaluator::arithmetic(const Node& node) {
     return make_string(node, std::move(text.append(more)));
   }
   for (const Value* side : {&a, &b}) {
-    if (side->type == Value::kUndefined) return fails(node, side->text + " is undefined and cannot be an operand");
+    if (side->type == Value::kUndefined)
+      return fails(node, side->text + " is undefined and cannot be an operand");
   }
   if (node.op == Node::kAdd && a.type == Value::kString && b.type == Value::kString) {
     return make_string(node, a.text + b.text);
@@ -428,19 +452,25 @@ Result<TemplateValue> TemplateEvaluator::arithmetic(const Node& node) {
     return Value::of_list(std::move(both));
   }
   if (!a.is_number() || !b.is_number()) {
-    const bool python_knows = node.op == Node::kMultiply || node.op == Node::kModulo;  // "a" * 3, "%s" % x
-    const std::string what = std::string("an operator between ") + a.type_name() + " and " + b.type_name();
-    return python_knows ? unsupported(node, what) : fails(node, what + ", which Python does not define");
+    const bool python_knows =
+        node.op == Node::kMultiply || node.op == Node::kModulo;  // "a" * 3, "%s" % x
+    const std::string what =
+        std::string("an operator between ") + a.type_name() + " and " + b.type_name();
+    return python_knows ? unsupported(node, what)
+                        : fails(node, what + ", which Python does not define");
   }
   switch (node.op) {
     case Node::kAdd:
-      if (__builtin_add_overflow(a.number, b.number, &out)) return unsupported(node, "integers this large");
+      if (__builtin_add_overflow(a.number, b.number, &out))
+        return unsupported(node, "integers this large");
       break;
     case Node::kSubtract:
-      if (__builtin_sub_overflow(a.number, b.number, &out)) return unsupported(node, "integers this large");
+      if (__builtin_sub_overflow(a.number, b.number, &out))
+        return unsupported(node, "integers this large");
       break;
     case Node::kMultiply:
-      if (__builtin_mul_overflow(a.number, b.number, &out)) return unsupported(node, "integers this large");
+      if (__builtin_mul_overflow(a.number, b.number, &out))
+        return unsupported(node, "integers this large");
       break;
     default: {  // floor division and its remainder, rounded towards minus infinity
       if (b.number == 0) return fails(node, "division by zero");
@@ -452,7 +482,8 @@ Result<TemplateValue> TemplateEvaluator::arithmetic(const Node& node) {
       }
       const int64_t remainder = a.number % b.number;
       const bool adjust = remainder != 0 && (remainder < 0) != (b.number < 0);
-      out = node.op == Node::kModulo ? (adjust ? remainder + b.number : remainder) : a.number / b.number - (adjust ? 1 : 0);
+      out = node.op == Node::kModulo ? (adjust ? remainder + b.number : remainder)
+                                     : a.number / b.number - (adjust ? 1 : 0);
     }
   }
   return Value::integer(out);
@@ -468,7 +499,8 @@ Result<TemplateValue> TemplateEvaluator::compare(const Node& node) {
     return Value::boolean((found.number != 0) == (node.op == Node::kIn));
   }
   for (const Value* side : {&a, &b}) {
-    if (side->type == Value::kUndefined) return fails(node, side->text + " is undefined and cannot be compared");
+    if (side->type == Value::kUndefined)
+      return fails(node, side->text + " is undefined and cannot be compared");
   }
   int order = 0;  // UTF-8 compares as its code points do
   if (a.is_number() && b.is_number()) {
@@ -476,7 +508,8 @@ Result<TemplateValue> TemplateEvaluator::compare(const Node& node) {
   } else if (a.type == Value::kString && b.type == Value::kString) {
     order = a.text.compare(b.text);
   } else {
-    return unsupported(node, std::string("the order of ") + a.type_name() + " and " + b.type_name());
+    return unsupported(node,
+                       std::string("the order of ") + a.type_name() + " and " + b.type_name());
   }
   const bool holds = node.op == Node::kLess        ? order < 0
                      : node.op == Node::kLessEqual ? order <= 0
@@ -485,21 +518,25 @@ Result<TemplateValue> TemplateEvaluator::compare(const Node& node) {
   return Value::boolean(holds);
 }
 
-Result<TemplateValue> TemplateEvaluator::contains(const Node& node, const Value& needle, const Value& hay) {
+Result<TemplateValue> TemplateEvaluator::contains(const Node& node, const Value& needle,
+                                                  const Value& hay) {
   switch (hay.type) {
     case Value::kUndefined:
       return Value::boolean(false);
     case Value::kString:
-      if (needle.type != Value::kString) return fails(node, std::string(needle.type_name()) + " cannot be in a string");
+      if (needle.type != Value::kString)
+        return fails(node, std::string(needle.type_name()) + " cannot be in a string");
       LMN_RETURN_IF_ERROR(charge(node, hay.text.size()));
       return Value::boolean(hay.text.find(needle.text) != std::string::npos);
     case Value::kList: {
       LMN_RETURN_IF_ERROR(charge(node, hay.list->size()));
-      const auto found = std::find_if(hay.list->begin(), hay.list->end(), [&](const Value& v) { return equal(v, needle); });
+      const auto found = std::find_if(hay.list->begin(), hay.list->end(),
+                                      [&](const Value& v) { return equal(v, needle); });
       return Value::boolean(found != hay.list->end());
     }
     case Value::kMessage:
-      return Value::boolean(needle.type == Value::kString && (needle.text == "role" || needle.text == "content"));
+      return Value::boolean(needle.type == Value::kString &&
+                            (needle.text == "role" || needle.text == "content"));
     default:
       return unsupported(node, std::string("'in' with ") + hay.type_name());
   }

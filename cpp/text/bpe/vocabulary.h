@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vocabulary: the bytes and the kind of every token, and bytes -> id by a flat hash table. One arena holds all bytes;
-// nothing is allocated per token. "Bytes" are those a token stands for in text, not its spelling in the vocabulary file
-// (Ġthe and ▁the are both " the"). Immutable once filled.
+// Vocabulary: the bytes and the kind of every token, and bytes -> id by a flat hash table. One
+// arena holds all bytes; nothing is allocated per token. "Bytes" are those a token stands for in
+// text, not its spelling in the vocabulary file (Ġthe and ▁the are both " the"). Immutable once
+// filled.
 #pragma once
 
 #include <bit>
@@ -34,7 +35,8 @@ inline uint64_t hash_bytes(std::string_view bytes) {
   if (n >= 4) {
     hash = mix(hash ^ (load(p, uint32_t{}) | load(p + n - 4, uint32_t{}) << 32));
   } else if (n > 0) {
-    hash = mix(hash ^ (load(p, uint8_t{}) | load(p + n / 2, uint8_t{}) << 8 | load(p + n - 1, uint8_t{}) << 16));
+    hash = mix(hash ^ (load(p, uint8_t{}) | load(p + n / 2, uint8_t{}) << 8 |
+                       load(p + n - 1, uint8_t{}) << 16));
   }
   return hash * kMultiplier;
 }
@@ -43,7 +45,8 @@ class Vocabulary {
  public:
   // Room for `tokens` tokens of `bytes` bytes in all; call once, then add() in the order of ids.
   void reserve(size_t tokens, size_t bytes);
-  // `findable`: find() answers with this id. Of equal tokens the last one counts, as in GGUF runtimes.
+  // `findable`: find() answers with this id. Of equal tokens the last one counts, as in GGUF
+  // runtimes.
   void add(std::string_view bytes, TokenKind kind, bool findable);
 
   int32_t size() const { return static_cast<int32_t>(kinds_.size()); }
@@ -51,11 +54,15 @@ class Vocabulary {
     const uint32_t* offset = offsets_.data() + id;
     return std::string_view(arena_.data() + offset[0], offset[1] - offset[0]);
   }
-  TokenKind kind(int32_t id) const { return static_cast<TokenKind>(kinds_[static_cast<size_t>(id)]); }
+  TokenKind kind(int32_t id) const {
+    return static_cast<TokenKind>(kinds_[static_cast<size_t>(id)]);
+  }
   size_t max_bytes() const { return max_bytes_; }  // of a findable token
-  // find(bytes) == id, cheaper: for an id that is likely the answer. May say false where find() would agree.
+  // find(bytes) == id, cheaper: for an id that is likely the answer. May say false where find()
+  // would agree.
   bool surely_finds(std::string_view bytes, int32_t id) const {
-    return all_distinct_ && id < size() && kind(id) == TokenKind::kNormal && this->bytes(id) == bytes;
+    return all_distinct_ && id < size() && kind(id) == TokenKind::kNormal &&
+           this->bytes(id) == bytes;
   }
 
   int32_t find(std::string_view bytes) const {
@@ -77,10 +84,11 @@ class Vocabulary {
   std::string arena_;
   std::vector<uint32_t> offsets_;  // size() + 1
   std::vector<uint8_t> kinds_;
-  std::vector<Slot> slots_;        // power of two, at most half full
-  int shift_ = 0;                  // 64 - log2(slots)
+  std::vector<Slot> slots_;  // power of two, at most half full
+  int shift_ = 0;            // 64 - log2(slots)
   size_t max_bytes_ = 0;
-  bool all_distinct_ = true;       // no two findable tokens have the same bytes, and all normal ones are findable
+  // No two findable tokens have the same bytes, and all normal ones are findable.
+  bool all_distinct_ = true;
 };
 
 }  // namespace lmn::text

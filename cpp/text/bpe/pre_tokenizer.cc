@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/pre_tokenizer.h"
+#include "text/bpe/pre_tokenizer.h"
 
 #include "text/tokenizer.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/unicode/char_class.h"
+#include "text/unicode/utf8.h"
 
 namespace lmn::text {
 namespace {
@@ -13,19 +13,26 @@ struct Name {
   PreTokenizer pre;
 };
 
-// The first name of each is the one GGUF converters write today; the others are the same expression under an older
-// name, or another model family's tokenizer with that expression.
+// The first name of each is the one GGUF converters write today; the others are the same expression
+// under an older name, or another model family's tokenizer with that expression.
 constexpr Name kNames[] = {
-    {"smollm", PreTokenizer::kSmolLm},    {"starcoder", PreTokenizer::kSmolLm},
-    {"refact", PreTokenizer::kSmolLm},    {"gpt-2", PreTokenizer::kGpt2},
-    {"gpt2", PreTokenizer::kGpt2},        {"phi-2", PreTokenizer::kGpt2},
-    {"olmo", PreTokenizer::kGpt2},        {"mpt", PreTokenizer::kGpt2},
-    {"llama-bpe", PreTokenizer::kLlama3}, {"llama3", PreTokenizer::kLlama3},
-    {"llama-v3", PreTokenizer::kLlama3},  {"qwen2", PreTokenizer::kQwen2},
+    {"smollm", PreTokenizer::kSmolLm},
+    {"starcoder", PreTokenizer::kSmolLm},
+    {"refact", PreTokenizer::kSmolLm},
+    {"gpt-2", PreTokenizer::kGpt2},
+    {"gpt2", PreTokenizer::kGpt2},
+    {"phi-2", PreTokenizer::kGpt2},
+    {"olmo", PreTokenizer::kGpt2},
+    {"mpt", PreTokenizer::kGpt2},
+    {"llama-bpe", PreTokenizer::kLlama3},
+    {"llama3", PreTokenizer::kLlama3},
+    {"llama-v3", PreTokenizer::kLlama3},
+    {"qwen2", PreTokenizer::kQwen2},
     {"deepseek-r1-qwen", PreTokenizer::kQwen2},
 };
 
-// A position in well-formed text with the class of the character there. At the end: at == end, class kEnd.
+// A position in well-formed text with the class of the character there. At the end: at == end,
+// class kEnd.
 constexpr CharClass kEnd = static_cast<CharClass>(4);
 
 class Cursor {
@@ -69,27 +76,33 @@ class Cursor {
   CharClass class_ = kEnd;
 };
 
-// Bytes of 's 't 'm 'd 're 've 'll at the front of `text`, or 0. Regardless of case, U+017F (long s) is an s too: that
-// is the Unicode simple case folding that the (?i:) of the original expression follows.
+// Bytes of 's 't 'm 'd 're 've 'll at the front of `text`, or 0. Regardless of case, U+017F (long
+// s) is an s too: that is the Unicode simple case folding that the (?i:) of the original expression
+// follows.
 size_t contraction(std::string_view text, bool any_case) {
   if (text.size() < 2 || text[0] != '\'') return 0;
-  const auto lower = [any_case](char c) { return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
+  const auto lower = [any_case](char c) {
+    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  };
   const char first = lower(text[1]);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
   if (any_case && text.substr(1, 2) == "\xC5\xBF") return 3;
   if (text.size() < 3) return 0;
   const char second = lower(text[2]);
-  const bool pair = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l');
+  const bool pair = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
+                    (first == 'l' && second == 'l');
   return pair ? 3 : 0;
 }
 
-// \s+(?!\S)|\s+ : a run of whitespace without its last character, which goes to the word that follows; the whole run at the
-// end of the text (`number_ends`: also before a number, where smollm cuts the text).
+// \s+(?!\S)|\s+ : a run of whitespace without its last character, which goes to the word that
+// follows; the whole run at the end of the text (`number_ends`: also before a number, where smollm
+// cuts the text).
 const char* whitespace(Cursor cursor, bool number_ends) {
   const char* last = cursor.at();
   int count = 0;
   for (; cursor.char_class() == CharClass::kSpace; cursor.advance(), ++count) last = cursor.at();
-  const bool at_end = cursor.char_class() == kEnd || (number_ends && cursor.char_class() == CharClass::kNumber);
+  const bool at_end =
+      cursor.char_class() == kEnd || (number_ends && cursor.char_class() == CharClass::kNumber);
   return at_end || count == 1 ? cursor.at() : last;
 }
 
@@ -103,7 +116,8 @@ const char* gpt2_piece(std::string_view text, bool single_numbers) {
   }
   if (cursor.is(' ')) cursor.advance();  // ` ?` before a run of letters, numbers or others
   const CharClass run = cursor.char_class();
-  const bool no_run = run == CharClass::kSpace || run == kEnd || (single_numbers && run == CharClass::kNumber);
+  const bool no_run =
+      run == CharClass::kSpace || run == kEnd || (single_numbers && run == CharClass::kNumber);
   if (no_run) return whitespace(Cursor(begin, begin + text.size()), single_numbers);
   cursor.skip(run);
   return cursor.at();
@@ -114,7 +128,8 @@ const char* llama3_piece(std::string_view text, int max_numbers) {
   if (const size_t size = contraction(text, true)) return begin + size;
   Cursor cursor(begin, begin + text.size());
   if (cursor.char_class() == CharClass::kNumber) {
-    for (int i = 0; i < max_numbers && cursor.char_class() == CharClass::kNumber; ++i) cursor.advance();
+    for (int i = 0; i < max_numbers && cursor.char_class() == CharClass::kNumber; ++i)
+      cursor.advance();
     return cursor.at();
   }
   // [^\r\n\p{L}\p{N}]?\p{L}+
