@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The script of tests/abi in Python, over ctypes and nothing else. Usage: client.py LIBRARY MODEL"""
+
+import ctypes as c
+import sys
+from ctypes import POINTER, byref
+
+FINISH_NONE = 0
+REQUEST_IGNORE_EOS = 4
+OK = 0
+
+
+def struct(name, *fields):
+    return type(name, (c.Structure,), {"_fields_": list(fields)})
+
+
+def fields(kind, names):
+    return [(name, kind) for name in names.split()]
+
+
+ModelInfo = struct(
+    "lmn_model_info", *fields(c.c_uint32, "struct_size format_version"), *fields(c.c_char_p, "path architecture name"),
+    *fields(c.c_uint64, "file_bytes tensor_count metadata_count parameter_count"),
+    *fields(c.c_uint32, "file_count vocab_size context_length embedding_length layer_count head_count head_count_kv "
+            "head_dim"))  # fmt: skip
+Value = struct(
+    "lmn_value", *fields(c.c_uint32, "struct_size kind"), ("key", c.c_void_p), ("key_bytes", c.c_uint64),
+    ("u64", c.c_uint64), ("i64", c.c_int64), ("f64", c.c_double), ("text", c.c_void_p), ("text_bytes", c.c_uint64),
+    *fields(c.c_uint32, "array_kind bits"), ("array_count", c.c_uint64))  # fmt: skip
+TensorInfo = struct(
+    "lmn_tensor_info", *fields(c.c_uint32, "struct_size ndim"), ("name", c.c_void_p), ("name_bytes", c.c_uint64),
+    ("type", c.c_char_p), ("shape", c.c_int64 * 4), *fields(c.c_uint64, "bytes offset"),
+    *fields(c.c_uint32, "file_index supported"))  # fmt: skip
+ChatMessage = struct("lmn_chat_message", ("role", c.c_char_p), ("content", c.c_char_p), ("content_bytes", c.c_uint64))
+EngineOptions = struct(
+    "lmn_engine_options", *fields(c.c_uint32, "struct_size flags"), ("threads", c.c_int32),
+    *fields(c.c_uint32, "context_tokens kv_tokens prefill_chunk_tokens queue_capacity reserved"),
+    *fields(c.c_void_p, "progress progress_user"))  # fmt: skip
+RequestOptions = struct(
+    "lmn_request_options", *fields(c.c_uint32, "struct_size flags"), ("prompt", c.c_char_p), ("prompt_bytes", c.c_uint64),
+    ("prompt_ids", POINTER(c.c_int32)), ("prompt_id_count", c.c_uint64), *fields(c.c_uint32, "add_bos max_tokens"),
+    ("temperature", c.c_float), ("top_k", c.c_int32),
+    *fields(c.c_float, "top_p min_p repetition_penalty presence_penalty frequency_penalty"),
+    ("penalty_last_n", c.c_uint32), ("seed", c.c_uint64), ("top_logprobs", c.c_uint32), ("priority", c.c_int32),
+    ("logit_bias", c.c_void_p), ("logit_bias_count", c.c_uint64), ("stop", c.c_void_p), ("stop_count", c.c_uint64),
+    ("stop_ids", c.c_void_p), *fields(c.c_uint64, "stop_id_count deadline_ns tag"))  # fmt: skip
+Chunk = struct(
+    "lmn_chunk", *fields(c.c_uint32, "struct_size finish_reason"), ("token_ids", POINTER(c.c_int32)),
+    ("token_count", c.c_uint64), ("text", c.c_void_p), ("text_bytes", c.c_uint64),
+    *fields(c.c_void_p, "logprobs top_ids top_logprobs logits"), *fields(c.c_uint32, "top_logprob_count reserved")
+    )  # fmt: skip
+RequestStats = struct(
+    "lmn_request_stats", *fields(c.c_uint32, "struct_size finish_reason"),
+    *fields(c.c_uint64, "prompt_tokens generated_tokens queue_ns prefill_ns decode_ns seed tag"))  # fmt: skip
+DLTensor = struct(
+    "DLTensor", ("data", c.c_void_p), *fields(c.c_int32, "device_type device_id ndim"),
+    *fields(c.c_uint8, "code bits"), ("lanes", c.c_uint16), *fields(POINTER(c.c_int64), "shape strides"),
+    ("byte_offset", c.c_uint64))  # fmt: skip
+DLManaged = struct(
+    "DLManagedTensorVersioned", *fields(c.c_uint32, "major minor"), *fields(c.c_void_p, "manager_ctx deleter"),
+    ("flags", c.c_uint64), ("dl_tensor", DLTensor))  # fmt: skip
+
+
+class Error(Exception):
+    def __init__(self, status, message, same):
+        super().__init__(message)
+        self.status, self.same = status, same
+
+
+class Library:
+    """lib.lmn_x(...) calls it; one that is fallible gets its last argument here, and raises Error."""
+
+    ACCESSORS = {"lmn_version": c.c_char_p, "lmn_abi_version": c.c_uint32, "lmn_status_name": c.c_char_p,
+                 "lmn_error_message": c.c_char_p, "lmn_error_status": c.c_int32}  # fmt: skip
+
+    def __init__(self, path):
+        self.dll = c.CDLL(path)
+
+    def __getattr__(self, name):
+        function = getattr(self.dll, name)
+        if name in self.ACCESSORS or name.endswith("_destroy"):
+            function.restype = self.ACCESSORS.get(name)
+            return function
+
+        def call(*arguments):
+            error = c.c_void_p()
+            status = function(*arguments, byref(error))
+            if status != OK:
+                message = self.lmn_error_message(error).decode()
+                same = self.lmn_error_status(error) == status
+                self.lmn_error_destroy(error)
+                raise Error(self.lmn_status_name(status).decode(), message, same)
+
+        return call
+
+    def handle(self, name, *arguments):
+        """Of the functions whose last argument but err is a new handle."""
+        out = c.c_void_p()
+        getattr(self, name)(*arguments, byref(out))
+        return out
+
+
+def sized(kind, **values):
+    return kind(struct_size=c.sizeof(kind), **values)
+
+
+def string(text):
+    if isinstance(text, str):
+        text = text.encode()
+    out = b'"'
+    for byte in text:
+        if byte in b'"\\':
+            out += b"\\" + bytes([byte])
+        else:
+            out += b"\\u%04x" % byte if byte < 0x20 else bytes([byte])
+    return (out + b'"').decode()
+
+
+def numbers(values):
+    return "[" + ",".join(str(v) for v in values) + "]"
+
+
+def show(line):
+    sys.stdout.buffer.write(line.encode() + b"\n")
+
+
+def inspect(lib, model):
+    info = sized(ModelInfo)
+    lib.lmn_model_info_get(model, byref(info))
+    show(
+        f'{{"step":"model","architecture":{string(info.architecture)},"name":{string(info.name)},'
+        f'"tensors":{info.tensor_count},"metadata":{info.metadata_count},"parameters":{info.parameter_count},'
+        f'"vocab":{info.vocab_size},"context":{info.context_length},"embedding":{info.embedding_length},'
+        f'"layers":{info.layer_count},"heads":{info.head_count},"kv_heads":{info.head_count_kv},'
+        f'"head_dim":{info.head_dim}}}'
+    )
+    value = sized(Value)
+    lib.lmn_model_metadata_find(model, b"tokenizer.ggml.pre", byref(value))
+    show(f'{{"step":"metadata","kind":{value.kind},"text":{string(c.string_at(value.text, value.text_bytes))}}}')
+    tensor = sized(TensorInfo)
+    lib.lmn_model_tensor_get(model, c.c_uint64(0), byref(tensor))
+    show(
+        f'{{"step":"tensor","name":{string(c.string_at(tensor.name, tensor.name_bytes))},'
+        f'"type":{string(tensor.type)},"shape":{numbers(tensor.shape[: tensor.ndim])},"bytes":{tensor.bytes}}}'
+    )
+
+
+def tokenize(lib, tokenizer):
+    text = 'Größe 🦙 "quoted"\n'.encode()
+    ids, count = (c.c_int32 * 64)(), c.c_size_t()
+    lib.lmn_tokenizer_encode(tokenizer, text, c.c_size_t(len(text)), None, ids, c.c_size_t(64), byref(count))
+    decoded, size = c.create_string_buffer(256), c.c_size_t()
+    lib.lmn_tokenizer_decode(tokenizer, ids, count, None, decoded, c.c_size_t(256), byref(size))
+    decoder = lib.handle("lmn_decoder_create", tokenizer, None)
+    pieces = [string(decode(lib, decoder, ids[i])) for i in range(count.value)]
+    lib.lmn_decoder_destroy(decoder)
+    show(
+        f'{{"step":"tokenize","ids":{numbers(ids[: count.value])},"decoded":{string(decoded.raw[: size.value])},'
+        f'"pieces":[{",".join(pieces)}]}}'
+    )
+
+
+def decode(lib, decoder, token):
+    piece, size = c.c_void_p(), c.c_size_t()
+    lib.lmn_decoder_decode(decoder, c.c_int32(token), byref(piece), byref(size))
+    return c.string_at(piece, size.value)
+
+
+def chat(lib, tokenizer):
+    hi = "Hi 👋".encode()
+    messages = (ChatMessage * 2)((b"system", b"Be brief.", 9), (b"user", hi, len(hi)))
+    text, size = c.create_string_buffer(512), c.c_size_t()
+    lib.lmn_tokenizer_chat_render(tokenizer, messages, c.c_size_t(2), None, text, c.c_size_t(512), byref(size))
+    show(f'{{"step":"chat","text":{string(text.raw[: size.value])}}}')
+
+
+def submit(lib, engine, prompt, max_tokens):
+    options = sized(RequestOptions, prompt=prompt, prompt_bytes=len(prompt), max_tokens=max_tokens)
+    options.flags = REQUEST_IGNORE_EOS
+    return lib.handle("lmn_engine_submit", engine, byref(options))
+
+
+def drain(lib, request):
+    ids, text, chunk = [], b"", sized(Chunk)
+    while chunk.finish_reason == FINISH_NONE:
+        lib.lmn_request_next(request, c.c_int64(-1), byref(chunk))
+        ids += chunk.token_ids[: chunk.token_count]
+        text += c.string_at(chunk.text, chunk.text_bytes)
+    return ids, text, chunk.finish_reason
+
+
+def stream(lib, engine):
+    request = submit(lib, engine, b"The capital of France is", 16)
+    ids, text, finish_reason = drain(lib, request)
+    stats = sized(RequestStats)
+    lib.lmn_request_stats_get(request, byref(stats))
+    lib.lmn_request_destroy(request)
+    show(
+        f'{{"step":"stream","ids":{numbers(ids)},"text":{string(text)},"finish":{finish_reason},'
+        f'"prompt_tokens":{stats.prompt_tokens},"generated_tokens":{stats.generated_tokens}}}'
+    )
+
+
+def cancel(lib, engine):
+    request = submit(lib, engine, b"Once upon a time", 4000)
+    lib.lmn_request_cancel(request)
+    finish_reason = drain(lib, request)[2]
+    after = "LMN_OK"
+    try:
+        lib.lmn_request_next(request, c.c_int64(0), byref(sized(Chunk)))
+    except Error as e:
+        after = e.status
+    lib.lmn_request_destroy(request)
+    show(f'{{"step":"cancel","finish":{finish_reason},"after":"{after}"}}')
+
+
+def provoke(what, call, *arguments):
+    try:
+        call(*arguments)
+        show(f'{{"step":"error","what":"{what}","status":"none"}}')
+    except Error as e:
+        same = "true" if e.same else "false"
+        show(f'{{"step":"error","what":"{what}","status":"{e.status}","message":{string(str(e))},"same":{same}}}')
+
+
+def provoke_errors(lib, engine, tokenizer):
+    provoke("missing file", lib.handle, "lmn_model_open", b"/nonexistent/model.gguf", None)
+    options = sized(RequestOptions, prompt=b"x", prompt_bytes=1, temperature=float("nan"))
+    provoke("NaN temperature", lib.handle, "lmn_engine_submit", engine, byref(options))
+    options = sized(RequestOptions, prompt_ids=(c.c_int32 * 2)(1, 999999), prompt_id_count=2)
+    provoke("token id out of range", lib.handle, "lmn_engine_submit", engine, byref(options))
+    future = struct("future", ("known", RequestOptions), ("added_later", c.c_uint64))
+    options = future(RequestOptions(struct_size=c.sizeof(future), prompt=b"x", prompt_bytes=1), 7)
+    provoke("option from the future", lib.handle, "lmn_engine_submit", engine, byref(options))
+    text, size = c.create_string_buffer(8), c.c_size_t()
+    provoke("decode of a bad id", lib.lmn_tokenizer_decode, tokenizer, (c.c_int32 * 1)(-1), c.c_size_t(1), None, text,
+            c.c_size_t(8), byref(size))  # fmt: skip
+
+
+def score(lib, engine):
+    tokens = (c.c_int32 * 4)(504, 3575, 282, 4649)
+    ids = lib.handle("lmn_tensor_create", 0, 32, 1, (c.c_int64 * 1)(4))
+    c.memmove(c.cast(ids, POINTER(DLManaged)).contents.dl_tensor.data, tokens, c.sizeof(tokens))
+    logits = lib.handle("lmn_engine_score", engine, ids, None)
+    tensor = c.cast(logits, POINTER(DLManaged)).contents.dl_tensor
+    rows, columns = tensor.shape[: tensor.ndim]
+    values = c.cast(tensor.data, POINTER(c.c_float))
+    top = []
+    for i in range(rows):
+        row = values[i * columns : (i + 1) * columns]
+        top.append(row.index(max(row)))
+    show(f'{{"step":"score","shape":{numbers((rows, columns))},"top":{numbers(top)}}}')
+    lib.lmn_tensor_destroy(ids)
+    lib.lmn_tensor_destroy(logits)
+
+
+def destroy(lib, model, tokenizer, engine):
+    """Parents before children: every handle keeps what it needs."""
+    norm = lib.handle("lmn_model_tensor_export", model, b"output_norm.weight")
+    decoder = lib.handle("lmn_decoder_create", tokenizer, None)
+    request = submit(lib, engine, b"Once upon a time", 4000)
+    lib.lmn_model_destroy(model)
+    lib.lmn_engine_destroy(engine)
+    lib.lmn_tokenizer_destroy(tokenizer)
+    finish_reason = drain(lib, request)[2]
+    lib.lmn_request_destroy(request)
+    piece = decode(lib, decoder, 504)
+    lib.lmn_decoder_destroy(decoder)
+    tensor = c.cast(norm, POINTER(DLManaged)).contents
+    read_only = "true" if tensor.flags & 1 else "false"
+    first = c.cast(tensor.dl_tensor.data, POINTER(c.c_float))[0]
+    show(
+        f'{{"step":"destroy","finish":{finish_reason},"piece":{string(piece)},"read_only":{read_only},"first":{first:.6f}}}'
+    )
+    lib.lmn_tensor_destroy(norm)
+
+
+def main():
+    lib = Library(sys.argv[1])
+    show(f'{{"step":"version","version":"{lib.lmn_version().decode()}","abi":{lib.lmn_abi_version()}}}')
+    model = lib.handle("lmn_model_open", sys.argv[2].encode(), None)
+    inspect(lib, model)
+    tokenizer = lib.handle("lmn_tokenizer_create", model)
+    tokenize(lib, tokenizer)
+    chat(lib, tokenizer)
+    options = sized(EngineOptions, threads=2, context_tokens=4096)
+    engine = lib.handle("lmn_engine_create", model, byref(options))
+    stream(lib, engine)
+    cancel(lib, engine)
+    provoke_errors(lib, engine, tokenizer)
+    score(lib, engine)
+    destroy(lib, model, tokenizer, engine)
+
+
+if __name__ == "__main__":
+    main()

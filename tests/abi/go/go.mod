@@ -1,0 +1,3 @@
+module lmnative.test/client
+
+go 1.18
