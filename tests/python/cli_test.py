@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lmnative as a Unix tool: output, exit codes, errors, pipes, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lmnative
+import pytest
+
+COMMAND = [sys.executable, "-m", "lmnative"]
+STATS = re.compile(
+    r"^load \d+ ms · prompt \d+ tokens, prefill [\d.]+ tok/s · generated (\d+) tokens, decode [\d.]+ tok/s · "
+    r"peak RSS \d+ MiB$"
+)
+
+
+def call(*arguments: str, text: str = "", **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        timeout=120,
+    )
+
+
+def failed(done: subprocess.CompletedProcess, code: int, message: str) -> None:
+    """Checks for one line on standard error, nothing on standard output, and the exit code."""
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert re.fullmatch(r"lmnative: error: [^\n]+\n", done.stderr), done.stderr
+    assert message in done.stderr
+
+
+def test_run_answers(model_path, llm):
+    done = call("run", model_path, "What is the capital of France?", "-n", "24", "-t", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.rstrip("\n") == llm.chat("What is the capital of France?", max_tokens=24).text
+
+
+def test_run_ends_with_one_line_of_figures(model_path):
+    done = call("run", model_path, "Hi", "-n", "5", "--ignore-eos", "--stats")
+    assert done.returncode == 0
+    assert STATS.match(done.stderr.rstrip("\n"))[1] == "5"
+
+
+def test_run_raw_and_from_standard_input(model_path, llm):
+    done = call("run", model_path, "-", "--raw", "-n", "6", text="The capital of France is")
+    assert done.stdout == llm.generate("The capital of France is", max_tokens=6).text + "\n"
+
+
+def test_run_with_a_system_message(model_path, llm):
+    done = call("run", model_path, "Hi", "--system", "You are a pirate.", "-n", "8")
+    messages = [{"role": "system", "content": "You are a pirate."}, {"role": "user", "content": "Hi"}]
+    assert done.stdout == llm.chat(messages, max_tokens=8).text.rstrip("\n") + "\n"
+
+
+def test_run_takes_sampling_options(model_path, llm):
+    options = {"temperature": 1.2, "top_k": 50, "top_p": 0.9, "min_p": 0.01, "seed": 9, "repetition_penalty": 1.1}
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    done = call("run", model_path, "Tell me a story.", "-n", "12", "--stop", "never", *words)
+    assert done.stdout == llm.chat("Tell me a story.", max_tokens=12, **options).text.rstrip("\n") + "\n"
+
+
+def test_run_streams(model_path):
+    with subprocess.Popen(
+        [*COMMAND, "run", model_path, "Once", "--raw", "-n", "400", "--ignore-eos"], stdout=subprocess.PIPE
+    ) as process:
+        first = os.read(process.stdout.fileno(), 65536)
+        assert process.poll() is None, "the first piece comes before the last"
+        rest = process.stdout.read()
+    assert process.returncode == 0
+    assert first and rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "MODEL, PROMPT"),
+        (["run", "m", "p", "--frobnicate"], "--frobnicate"),
+        (["run", "m", "p", "-n", "many"], "many"),
+        (["frobnicate"], "frobnicate"),
+        ([], "which command"),
+        (["inspect"], "FILE"),
+        (["run", "m", "p", "--read-mode", "x"], "read-mode"),
+    ],
+)
+def test_usage_errors(arguments, message):
+    failed(call(*arguments), 2, message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "absent.gguf", "x"], "absent.gguf"),
+        (["chat", "absent.gguf"], "absent.gguf"),
+        (["inspect", "/"], "directory"),
+        (["inspect", os.devnull], os.devnull),
+        (["bench", "absent.gguf"], "absent.gguf"),
+        (["run", "MODEL", "x", "--temperature", "-1"], "temperature"),
+        (["run", "MODEL", "x", "--temperature", "nan"], "temperature"),
+        (["run", "MODEL", "x", "-n", "0"], "max_tokens"),
+        (["run", "MODEL", "x", "-t", "0"], "threads"),
+        (["run", "MODEL", "x", "--raw", "--system", "y"], "--raw"),
+        (["run", "MODEL", "", "--raw"], "prompt"),
+        (["run", "MODEL", "word " * 100, "-c", "64"], "64"),
+        (["bench", "MODEL", "--runs", "0"], "--runs"),
+    ],
+)
+def test_runtime_errors(model_path, arguments, message):
+    failed(call(*[model_path if word == "MODEL" else word for word in arguments]), 1, message)
+
+
+def test_help_has_examples():
+    done = call("--help")
+    assert done.returncode == 0 and "examples:" in done.stdout and done.stderr == ""
+    for command in ("run", "chat", "inspect", "bench"):
+        done = call(command, "--help")
+        assert done.returncode == 0
+        assert f"  lmnative {command} " in done.stdout
+
+
+def test_version():
+    assert call("--version").stdout == f"lmnative {lmnative.__version__}\n"
+    info = json.loads(call("version", "--json").stdout)
+    assert info["version"] == lmnative.__version__
+    assert info["cpu_target"] in info["cpu_targets"]
+    assert "cpu" in info["backends"]
+    table = call("version").stdout
+    for value in (lmnative.__version__, info["cpu_target"], info["compiler"]):
+        assert str(value) in table
+
+
+def test_version_with_an_unknown_cpu_target():
+    failed(call("version", LMN_CPU_TARGET="abacus"), 1, "abacus")
+
+
+def test_inspect(model_path):
+    table = call("inspect", model_path).stdout
+    for text in ("llama", "q4_1", "q8_0", "210 tensors", "llama.context_length", "8192", "49,152 in all"):
+        assert text in table
+    assert "token_embd.weight" not in table
+    assert re.search(
+        r"token_embd\.weight +q8_0 +49152 × 576 +30,081,024 bytes", call("inspect", model_path, "--tensors").stdout
+    )
+
+
+def test_inspect_json(model_path):
+    data = json.loads(call("inspect", model_path, "--json").stdout)
+    assert (data["architecture"], data["tensor_count"]) == ("llama", 272)
+    assert data["tensors"][0] == lmnative.Model(model_path).tensors[0].as_dict() | {"shape": [49152, 576]}
+    assert data["metadata"]["llama.block_count"] == 30
+    assert data["metadata"]["tokenizer.ggml.tokens"]["count"] == 49152
+    full = json.loads(call("inspect", model_path, "--json", "--full").stdout)
+    assert len(full["metadata"]["tokenizer.ggml.tokens"]) == 49152
+
+
+def test_inspect_does_not_let_a_file_steer_the_terminal(tmp_path):
+    def text(value: bytes) -> bytes:
+        return len(value).to_bytes(8, "little") + value
+
+    string = (8).to_bytes(4, "little")
+    pairs = [(b"general.architecture", b"llama"), (b"general.name", b"\x1b[2Jwiped\n\x07")]
+    path = tmp_path / "escape.gguf"
+    path.write_bytes(
+        b"GGUF"
+        + (3).to_bytes(4, "little")
+        + (0).to_bytes(8, "little")
+        + len(pairs).to_bytes(8, "little")
+        + b"".join(text(key) + string + text(value) for key, value in pairs)
+    )
+    done = call("inspect", str(path))
+    if done.returncode == 0:
+        assert "\x1b" not in done.stdout and "\x07" not in done.stdout
+        assert "wiped" in done.stdout
+    else:
+        assert "\x1b" not in done.stderr
+
+
+def test_bench(model_path):
+    options = ["--prompt-tokens", "24", "--generate-tokens", "4", "--runs", "2", "-t", "2"]
+    report = json.loads(call("bench", model_path, "--json", *options).stdout)
+    assert (report["runs"], report["threads"], report["prompt_tokens"]) == (2, 2, 24)
+    for name in ("load_ms", "prefill_tokens_per_second", "decode_tokens_per_second"):
+        assert 0 < report[name]["min"] <= report[name]["median"] <= report[name]["max"]
+    table = call("bench", model_path, *options).stdout
+    assert "prefill 24, tok/s" in table and "decode 4, tok/s" in table
+
+
+def test_a_closed_pipe_ends_it_silently(model_path):
+    with subprocess.Popen(
+        [*COMMAND, "run", model_path, "Once", "--raw", "-n", "3000", "--ignore-eos"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_ctrl_c_ends_a_run(model_path):
+    with subprocess.Popen(
+        [*COMMAND, "run", model_path, "Once", "--raw", "-n", "3000", "--ignore-eos"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.read(1)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert time.monotonic() - start < 2
+    assert b"Traceback" not in errors
+
+
+def test_a_terminal_without_utf8_gets_question_marks(model_path):
+    done = call(
+        "run", model_path, "-", "--raw", "-n", "8", "--ignore-eos", text="日本語の文章: ", PYTHONIOENCODING="ascii"
+    )
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+
+
+def test_the_console_script_is_the_same(model_path):
+    script = Path(sys.executable).parent / "lmnative"
+    if not script.exists():
+        pytest.skip("the package was not installed with its console script")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True)
+    assert done.stdout == f"lmnative {lmnative.__version__}\n"
+
+
+def test_chat_through_a_pipe(model_path, llm):
+    done = call("chat", model_path, "-n", "16", text="My name is Ada.\n\nWhat is my name?\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    history = [{"role": "user", "content": "My name is Ada."}]
+    history.append({"role": "assistant", "content": llm.chat(history, max_tokens=16).text})
+    history.append({"role": "user", "content": "What is my name?"})
+    assert done.stdout == history[1]["content"] + "\n" + llm.chat(history, max_tokens=16).text + "\n"
+
+
+def test_chat_commands(model_path, llm):
+    first = llm.chat("Hi", max_tokens=8).text
+    done = call("chat", model_path, "-n", "8", text="Hi\n/reset\nHi\n/frobnicate\n/help\n/exit\nnever read\n")
+    assert done.stdout == f"{first}\n{first}\n"
+    assert "unknown command /frobnicate" in done.stderr
+    assert "/system TEXT" in done.stderr
+    done = call("chat", model_path, "-n", "8", text="/system You are a pirate.\nHi\n")
+    messages = [{"role": "system", "content": "You are a pirate."}, {"role": "user", "content": "Hi"}]
+    assert done.stdout == llm.chat(messages, max_tokens=8).text + "\n"
+
+
+def test_chat_lines_can_go_on(model_path, llm):
+    done = call("chat", model_path, "-n", "8", text="Two\\\nlines")
+    assert done.stdout == llm.chat("Two\nlines", max_tokens=8).text + "\n"
+
+
+def test_chat_past_the_context_fails_that_turn_only(model_path):
+    done = call("chat", model_path, "-c", "64", "-n", "4", text="word " * 100 + "\nHi\n")
+    assert done.returncode == 1
+    assert re.fullmatch(r"lmnative: error: [^\n]*64[^\n]*\n", done.stderr)
+    assert done.stdout.strip()
+
+
+def test_commands_do_not_import_what_they_do_not_need(model_path):
+    code = "import sys; from lmnative.cli import main; main(['version', '--json']); print(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    for module in ("numpy", "jinja2", "tqdm", "asyncio", "readline"):
+        assert f"'{module}'" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
+def test_two_commands_in_a_pipe(model_path):
+    command = " ".join(COMMAND)
+    done = subprocess.run(
+        ["sh", "-c", f'{command} run "$1" Once --raw -n 12 | {command} run "$1" - --raw -n 4', "sh", model_path],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()

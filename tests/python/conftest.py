@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: the default model, one LLM for most tests, and the reference values."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import lmnative
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOLDEN = Path(os.environ.get("LMN_GOLDEN", ROOT / "tests" / "golden" / "smollm2_135m_q4_1.json"))
+
+
+@pytest.fixture(scope="session")
+def model_path() -> str:
+    """The default model's file."""
+    try:
+        return os.environ.get("LMN_TEST_MODEL") or lmnative.Model("smollm2-135m").path
+    except lmnative.NotFoundError as error:
+        pytest.skip(f"no model to test with: {error}")
+
+
+@pytest.fixture(scope="session")
+def llm(model_path: str):
+    """An LLM that tests share and none closes."""
+    with lmnative.LLM(model_path, threads=2, context=4096) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def tokenizer(llm: lmnative.LLM) -> lmnative.Tokenizer:
+    return llm.tokenizer
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict:
+    """Reference values: float32 over the dequantised weights, made by another program."""
+    if not GOLDEN.exists():
+        pytest.skip(f"no reference values at {GOLDEN}")
+    return json.loads(GOLDEN.read_text())

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: the type of the exception, and a message that names the input. The process and the LLM live on."""
+
+from __future__ import annotations
+
+import math
+
+import lmnative
+import numpy as np
+import pytest
+
+OK = "The"
+NAN = math.nan
+USER = [{"role": "user", "content": "x"}]
+
+# name, call, exception, what the message holds
+REQUESTS = [
+    ("negative temperature", lambda m: m.generate(OK, temperature=-1), ValueError, "temperature"),
+    ("NaN temperature", lambda m: m.generate(OK, temperature=NAN), ValueError, "temperature"),
+    ("infinite temperature", lambda m: m.generate(OK, temperature=math.inf), ValueError, "temperature"),
+    ("temperature of text", lambda m: m.generate(OK, temperature="hot"), TypeError, "temperature"),
+    ("negative top_k", lambda m: m.generate(OK, top_k=-1), ValueError, "top_k"),
+    ("top_k beyond 32 bits", lambda m: m.generate(OK, top_k=2**40), ValueError, "top_k"),
+    ("top_p 0", lambda m: m.generate(OK, top_p=0), ValueError, "top_p"),
+    ("top_p above 1", lambda m: m.generate(OK, top_p=1.5), ValueError, "top_p"),
+    ("NaN top_p", lambda m: m.generate(OK, top_p=NAN), ValueError, "top_p"),
+    ("negative min_p", lambda m: m.generate(OK, min_p=-0.1), ValueError, "min_p"),
+    ("repetition_penalty 0", lambda m: m.generate(OK, repetition_penalty=0), ValueError, "repetition_penalty"),
+    ("NaN presence_penalty", lambda m: m.generate(OK, presence_penalty=NAN), ValueError, "presence_penalty"),
+    ("frequency_penalty 101", lambda m: m.generate(OK, frequency_penalty=101), ValueError, "frequency_penalty"),
+    ("penalty_last_n 0", lambda m: m.generate(OK, penalty_last_n=0), ValueError, "penalty_last_n"),
+    ("max_tokens 0", lambda m: m.generate(OK, max_tokens=0), ValueError, "max_tokens"),
+    ("negative max_tokens", lambda m: m.generate(OK, max_tokens=-5), ValueError, "max_tokens"),
+    ("max_tokens 1.5", lambda m: m.generate(OK, max_tokens=1.5), TypeError, "max_tokens"),
+    ("negative seed", lambda m: m.generate(OK, seed=-1), ValueError, "seed"),
+    ("seed beyond 64 bits", lambda m: m.generate(OK, seed=2**64), ValueError, "seed"),
+    ("logprobs 65", lambda m: m.generate(OK, logprobs=65), ValueError, "logprobs"),
+    ("priority 3", lambda m: m.generate(OK, priority=3), ValueError, "priority"),
+    ("timeout 0", lambda m: m.generate(OK, timeout=0), ValueError, "timeout"),
+    ("empty stop string", lambda m: m.generate(OK, stop=""), ValueError, "stop"),
+    ("stop of the wrong type", lambda m: m.generate(OK, stop=[1]), TypeError, "stop"),
+    ("stop token out of range", lambda m: m.generate(OK, stop_token_ids=[49152]), ValueError, "49152"),
+    ("bias of a token out of range", lambda m: m.generate(OK, logit_bias={49152: 1}), ValueError, "49152"),
+    ("NaN bias", lambda m: m.generate(OK, logit_bias={5: NAN}), ValueError, "bias"),
+    ("unknown keyword", lambda m: m.generate(OK, temprature=1), TypeError, "temprature"),
+    ("empty text", lambda m: m.generate(""), ValueError, "prompt"),
+    ("lone surrogate", lambda m: m.generate("ab\ud800"), ValueError, "surrogate at character 2"),
+    ("ill-formed bytes", lambda m: m.generate(b"ab\xff"), ValueError, "offset 2"),
+    ("id out of range", lambda m: m.generate([504, 49152]), ValueError, "49152"),
+    ("negative id", lambda m: m.generate([-1]), ValueError, "-1"),
+    ("id beyond 64 bits", lambda m: m.generate([2**70]), ValueError, "position 0"),
+    ("id beyond 32 bits", lambda m: m.generate(np.array([5, 2**40])), ValueError, "position 1"),
+    ("fractional id", lambda m: m.generate([1.5]), TypeError, "item 0 is float"),
+    ("fractional ids of numpy", lambda m: m.generate(np.zeros(3)), TypeError, "integers"),
+    ("ids in two dimensions", lambda m: m.generate(np.zeros((2, 3), int)), TypeError, "one dimension"),
+    ("number as prompt", lambda m: m.generate(7), TypeError, "int"),
+    ("None as prompt", lambda m: m.generate(None), TypeError, "NoneType"),
+    ("one bad prompt of several", lambda m: m.generate([OK, [49152]]), ValueError, "49152"),
+    ("prompt longer than the context", lambda m: m.generate([504] * 5000), ValueError, "4096"),
+    ("score of nothing", lambda m: m.score([]), ValueError, "ids"),
+    ("score of an id out of range", lambda m: m.score([49152]), ValueError, "49152"),
+    ("score of too many", lambda m: m.score([504] * 5000), ValueError, "4096"),
+    ("score in chunks of 0", lambda m: m.score([504], chunk=0), ValueError, "chunk"),
+    ("message without role", lambda m: m.chat([{"content": "x"}]), TypeError, "role"),
+    ("message without content", lambda m: m.chat([{"role": "user"}]), TypeError, "content"),
+    ("message that is no mapping", lambda m: m.chat(["x"]), TypeError, "message 0"),
+    ("token id out of range", lambda m: m.tokenizer.decode([49152]), ValueError, "49152"),
+    ("vocabulary out of range", lambda m: m.tokenizer.token_bytes(-1), ValueError, "-1"),
+    ("text that is none", lambda m: m.tokenizer.encode(5), TypeError, "text must be str"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), [case[1:] for case in REQUESTS], ids=[c[0] for c in REQUESTS])
+def test_requests(llm, call, error, message):
+    with pytest.raises(error) as caught:
+        call(llm)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    if error is ValueError:
+        assert isinstance(caught.value, lmnative.InvalidArgumentError)
+        assert (caught.value.status, caught.value.status_name) == (1, "LMN_INVALID_ARGUMENT")
+    assert llm.stats()["running"] == 0
+
+
+ENGINES = [
+    ("zero threads", {"threads": 0}, "threads"),
+    ("negative threads", {"threads": -2}, "threads"),
+    ("too many threads", {"threads": 5000}, "threads"),
+    ("zero context", {"context": 0}, "context"),
+    ("zero KV tokens", {"kv_tokens": 0}, "kv_tokens"),
+    ("zero prefill chunk", {"prefill_chunk": 0}, "prefill_chunk"),
+    ("prefill chunk too large", {"prefill_chunk": 5000}, "prefill_chunk"),
+    ("unknown read mode", {"read_mode": "telepathy"}, "telepathy"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), [case[1:] for case in ENGINES], ids=[case[0] for case in ENGINES])
+def test_options_of_the_llm(model_path, options, message):
+    with pytest.raises(lmnative.InvalidArgumentError, match=message):
+        lmnative.LLM(model_path, **options)
+
+
+def test_kv_cache_that_does_not_fit_in_memory(model_path):
+    with pytest.raises((lmnative.OutOfMemoryError, lmnative.InvalidArgumentError), match=r"\d"):
+        lmnative.LLM(model_path, threads=1, kv_tokens=2**32 - 1)
+
+
+def write(path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def test_files(tmp_path, model_path):
+    with open(model_path, "rb") as file:
+        head = file.read(100_000)
+    cases = [
+        (str(tmp_path / "absent.gguf"), lmnative.NotFoundError, "absent.gguf"),
+        (str(tmp_path), lmnative.Error, "directory"),
+        (write(tmp_path / "empty.gguf", b""), lmnative.CorruptError, "empty.gguf"),
+        (write(tmp_path / "magic.gguf", b"GGML" + head[4:]), lmnative.CorruptError, "magic.gguf"),
+        (write(tmp_path / "version.gguf", head[:4] + b"\x63\0\0\0" + head[8:]), lmnative.Error, "version.gguf"),
+        (write(tmp_path / "cut.gguf", head), lmnative.CorruptError, "cut.gguf"),
+        ("with\0nul.gguf", lmnative.InvalidArgumentError, "NUL"),
+    ]
+    for path, error, message in cases:
+        for open_it in (lmnative.Model, lmnative.LLM):
+            with pytest.raises(error) as caught:
+                open_it(path)
+            assert message in str(caught.value), path
+
+
+def test_a_missing_file_is_a_file_not_found_error(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        lmnative.Model(tmp_path / "absent.gguf")
+    assert isinstance(caught.value, lmnative.Error)
+    assert caught.value.status_name == "LMN_NOT_FOUND"
+
+
+def test_an_unreadable_path_is_an_os_error(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    with pytest.raises(OSError):
+        lmnative.Model(file / "below.gguf")
+
+
+def test_every_status_has_a_class():
+    from lmnative import _lmnative, errors
+
+    for status in range(1, 13):
+        name = _lmnative.status_name(status)
+        if name == "LMN_BUFFER_TOO_SMALL":  # the bindings size their buffers
+            continue
+        error = errors.from_status(status, "why")
+        assert (error.status, error.status_name, str(error)) == (status, name, "why")
+        assert isinstance(error, lmnative.Error)
+
+
+def test_progress_that_raises_stops_the_load(model_path):
+    def report(what, done, total):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        lmnative.LLM(model_path, threads=1, context=64, progress=report)
+
+
+def test_a_child_after_fork_gets_an_error(llm):
+    import os
+
+    read, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            llm.generate(OK, max_tokens=1)
+            os.write(write_end, b"answered")
+        except BaseException as error:
+            os.write(write_end, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == b"ClosedError"
+    os.waitpid(child, 0)
+    assert llm.generate(OK, max_tokens=1).token_ids

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model's numbers against a float32 reference over the dequantised weights, through the public API."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+TOP_RMS = 0.12  # of the top-20 logits without their common offset; llama.cpp deviates by 0.06 to 0.14
+TOP_MAX = 0.35
+MARGIN = 0.35  # between the reference's two likeliest tokens: below it, either is right
+PERPLEXITY = 0.005  # relative
+PROMPTS = range(10)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    logits = logits.astype(np.float64)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def test_every_prompt_is_tested(golden):
+    assert len(golden["prompts"]) == len(PROMPTS)
+
+
+@pytest.mark.parametrize("index", PROMPTS)
+def test_top_logits(llm, golden, index):
+    prompt = golden["prompts"][index]
+    logits = np.from_dlpack(llm.score(prompt["ids"]))[-1]
+    difference = logits[prompt["top20_ids"]] - np.array(prompt["top20_logits"])
+    difference -= difference.mean()
+    rms = float(np.sqrt((difference**2).mean()))
+    print(f"prompt {index}: RMS {rms:.4f}, max {np.abs(difference).max():.4f}")
+    assert rms <= TOP_RMS
+    assert np.abs(difference).max() <= TOP_MAX
+
+
+@pytest.mark.parametrize("index", PROMPTS)
+def test_greedy_tokens(llm, golden, index):
+    prompt = golden["prompts"][index]
+    wanted, margins = prompt["greedy_ids"], prompt["greedy_margins"]
+    certain = next((i for i, margin in enumerate(margins) if margin < MARGIN), len(wanted))
+    out = llm.generate(prompt["ids"], max_tokens=len(wanted), temperature=0, ignore_eos=True)
+    assert out.token_ids[:certain] == wanted[:certain]
+
+
+def test_prompt_likelihood(llm, golden):
+    # Total over all prompts: single ones are short, and their rounding errors do not average out.
+    ours = reference = 0.0
+    for prompt in golden["prompts"]:
+        ids = np.array(prompt["ids"])
+        logprobs = log_softmax(np.from_dlpack(llm.score(ids)))
+        ours -= logprobs[np.arange(len(ids) - 1), ids[1:]].sum()
+        reference += prompt["prompt_nll"]
+    assert ours == pytest.approx(reference, rel=0.01)
+
+
+def test_perplexity(llm, golden):
+    document = golden["document"]
+    ids = np.array(document["first_1024_ids"])
+    logprobs = log_softmax(np.from_dlpack(llm.score(ids)))
+    perplexity = math.exp(-logprobs[np.arange(len(ids) - 1), ids[1:]].mean())
+    print(f"perplexity {perplexity:.4f}, reference {document['perplexity']:.4f}")
+    assert perplexity == pytest.approx(document["perplexity"], rel=PERPLEXITY)
