@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs every case of every operator on every CPU target that this machine has. Usage: conformance [WORD], where only cases
+// whose "target op case" contains WORD are run. Ends with "N passed, N failed".
+#include "conformance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "core/float16.h"
+#include "cpu/cpu_device.h"
+#include "ops/reference.h"
+
+namespace conformance {
+
+using namespace lmn;
+using lmn::ops::KernelTable;
+
+void run_parts(const KernelTable& table, ops::Op op, const void* args, int parts, size_t scratch_bytes) {
+  for (int part = 0; part < parts; ++part) {
+    Bytes scratch(scratch_bytes);
+    std::fill_n(scratch.floats(), scratch_bytes / 4, std::numeric_limits<float>::quiet_NaN());
+    ops::Worker worker;
+    worker.part = part;
+    worker.parts = parts;
+    worker.scratch = scratch.data();
+    table.run[static_cast<int>(op)](args, worker);
+  }
+}
+
+Packed pack(const KernelTable& table, const ops::PackRequest& request, int parts) {
+  Result<ops::PackedMatrix> matrix = table.plan_pack(request);
+  if (!matrix.ok()) {
+    std::fprintf(stderr, "plan_pack: %s\n", std::string(matrix.status().message()).c_str());
+    return Packed{{}, Bytes(0)};
+  }
+  Packed packed{*matrix, Bytes(static_cast<size_t>(matrix->bytes))};
+  for (int part = 0; part < parts; ++part) {
+    ops::Worker worker;
+    worker.part = part;
+    worker.parts = parts;
+    table.pack(request, packed.matrix, packed.bytes.data(), worker);
+  }
+  return packed;
+}
+
+uint32_t Random::next() {
+  state_ ^= state_ << 13;
+  state_ ^= state_ >> 7;
+  state_ ^= state_ << 17;
+  return static_cast<uint32_t>(state_ >> 32);
+}
+
+float Random::uniform() { return static_cast<float>(next() >> 8) * (2.0f / 16777216.0f) - 1.0f; }
+
+std::vector<float> Random::floats(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& v : values) v = next() % 61 == 0 ? 8.0f * uniform() : uniform();
+  return values;
+}
+
+std::vector<std::byte> Random::weights(DType type, int64_t rows, int64_t columns) {
+  std::vector<std::byte> bytes(static_cast<size_t>(rows * row_bytes(type, columns)));
+  const auto put_half = [&](size_t at, float value) {
+    const uint16_t half = type == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
+    std::memcpy(&bytes[at], &half, sizeof half);
+  };
+  if (!is_block_quantized(type)) {
+    for (size_t at = 0; at < bytes.size(); at += info(type).block_bytes) {
+      const float value = 0.1f * uniform();
+      if (type == DType::kF32) std::memcpy(&bytes[at], &value, sizeof value);
+      if (type != DType::kF32) put_half(at, value);
+    }
+    return bytes;
+  }
+  for (std::byte& b : bytes) b = static_cast<std::byte>(next());
+  const bool has_min = type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K;
+  for (size_t at = 0; at < bytes.size(); at += info(type).block_bytes) {
+    const size_t scale = type == DType::kQ6_K ? at + 208 : at;
+    put_half(scale, 0.002f * (1.5f + uniform()));
+    if (has_min) put_half(at + 2, 0.01f * uniform());
+  }
+  return bytes;
+}
+
+namespace {
+
+bool same_bits(const std::vector<float>& a, const float* b) {
+  return a.empty() || std::memcmp(a.data(), b, a.size() * sizeof(float)) == 0;
+}
+
+// Empty when the case holds, else what is wrong.
+std::string check(const Case& c, const KernelTable& table) {
+  char text[256];
+  const std::vector<float> want = c.run(ops::reference_kernels(), {0, c.rows}, 1);
+  const std::vector<float> got = c.run(table, {0, c.rows}, 1);
+  if (got.size() != want.size()) return "wrong number of outputs";
+  if (got.empty() != (c.rows == 0)) return "no outputs: the case is not valid";
+  const size_t width = c.rows == 0 ? 0 : got.size() / static_cast<size_t>(c.rows);
+  for (int64_t t = 0; t < c.rows; ++t) {
+    const float* w = want.data() + static_cast<size_t>(t) * width;
+    const float* g = got.data() + static_cast<size_t>(t) * width;
+    double largest = 1e-6;
+    for (size_t i = 0; i < width; ++i) largest = std::max(largest, std::fabs(double{w[i]}));
+    for (size_t i = 0; i < width; ++i) {
+      const bool both_nan = std::isnan(w[i]) && std::isnan(g[i]);
+      if (both_nan || std::fabs(double{g[i]} - w[i]) <= c.tolerance * largest) continue;
+      std::snprintf(text, sizeof text, "row %lld output %zu is %.9g, the reference has %.9g (largest %.3g)",
+                    static_cast<long long>(t), i, g[i], w[i], largest);
+      return text;
+    }
+  }
+  for (int parts : {2, 3, 7}) {
+    if (same_bits(c.run(table, {0, c.rows}, parts), got.data())) continue;
+    std::snprintf(text, sizeof text, "other bits when shared out among %d parts", parts);
+    return text;
+  }
+  // Every row alone, and some ranges.
+  std::vector<Range> ranges;
+  const int64_t step = c.rows > 20 ? 7 : 1;
+  for (int64_t t = 0; t < c.rows; t += step) ranges.push_back({t, 1});
+  for (int64_t n : {int64_t{2}, int64_t{3}, int64_t{4}, int64_t{6}, int64_t{7}, int64_t{9}, int64_t{40}}) {
+    if (n < c.rows) ranges.push_back({(c.rows - n) / 2, n});
+    if (n < c.rows) ranges.push_back({c.rows - n, n});
+  }
+  for (const Range& r : ranges) {
+    if (same_bits(c.run(table, r, 1), got.data() + static_cast<size_t>(r.begin) * width)) continue;
+    std::snprintf(text, sizeof text, "other bits for rows [%lld, %lld) than for all %lld",
+                  static_cast<long long>(r.begin), static_cast<long long>(r.begin + r.count),
+                  static_cast<long long>(c.rows));
+    return text;
+  }
+  return "";
+}
+
+}  // namespace
+}  // namespace conformance
+
+int main(int argc, char** argv) {
+  using namespace conformance;
+  const std::string word = argc > 1 ? argv[1] : "";
+  int passed = 0, failed = 0;
+  std::vector<std::pair<std::string, std::vector<Case>>> suites;
+#define LMN_OP(e, name, Args, text) suites.emplace_back(name, cases_of_##e());
+#include "ops/ops.def"
+#undef LMN_OP
+  for (std::string_view target : lmn::cpu::available_targets()) {
+    const auto device = lmn::cpu::create_cpu_device(target);
+    for (const auto& [op, cases] : suites) {
+      int good = 0;
+      for (const Case& c : cases) {
+        const std::string name = std::string(target) + " " + op + " " + c.name;
+        if (name.find(word) == std::string::npos) continue;
+        if (c.offered && !c.offered((*device)->kernels())) continue;
+        const std::string wrong = check(c, (*device)->kernels());
+        if (wrong.empty()) {
+          ++good;
+        } else {
+          ++failed;
+          std::printf("FAILED %s: %s\n", name.c_str(), wrong.c_str());
+        }
+      }
+      passed += good;
+      if (good > 0) std::printf("%.*s %s: %d passed\n", static_cast<int>(target.size()), target.data(), op.c_str(), good);
+    }
+  }
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed == 0 && passed > 0 ? 0 : 1;
+}
