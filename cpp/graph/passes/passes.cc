@@ -29,12 +29,11 @@ std::span<const Pass> passes() { return kPasses; }
 Result<Graph> optimize(Graph graph, const PassOptions& options) {
   if (options.observe) options.observe("input", graph);
   for (const Pass& pass : kPasses) {
-    const std::string name(pass.name);
-    Result<Graph> next = pass.run(graph, options);
-    if (!next.ok()) return std::move(next).status().with_context(name);
-    graph = std::move(next).value();
+    LMN_ASSIGN_OR_RETURN(graph, pass.run(graph, options));
     Status verified = verify(graph);
-    if (!verified.ok()) return error(Code::kInternal, "%s: %s", name.c_str(), std::string(verified.message()).c_str());
+    if (!verified.ok()) {
+      return error(Code::kInternal, "%s: %s", std::string(pass.name).c_str(), std::string(verified.message()).c_str());
+    }
     if (options.observe) options.observe(pass.name, graph);
   }
   return graph;

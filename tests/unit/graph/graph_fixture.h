@@ -3,6 +3,8 @@
 // What graph tests share: constants without a file, a small attention block, and passes run and compared as text.
 #pragma once
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,7 +68,23 @@ inline std::string after(PassFn pass, const Graph& graph) {
   return nodes_of(*result);
 }
 
-inline void expect_unchanged(PassFn pass, const Graph& graph) { EXPECT_EQ(after(pass, graph), nodes_of(graph)); }
+// The same text with values numbered in the order in which they appear.
+inline std::string renumbered(const std::string& text) {
+  std::map<std::string, size_t> numbers;
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    out += text[i];
+    if (text[i] != '%') continue;
+    const size_t end = std::min(text.find_first_not_of("0123456789", i + 1), text.size());
+    out += std::to_string(numbers.emplace(text.substr(i + 1, end - i - 1), numbers.size()).first->second);
+    i = end - 1;
+  }
+  return out;
+}
+
+inline void expect_unchanged(PassFn pass, const Graph& graph) {
+  EXPECT_EQ(renumbered(after(pass, graph)), renumbered(nodes_of(graph)));
+}
 
 // q, k, v of one x of 64 columns, 4 heads over 2 KV heads of 16, turned, stored and attended to.
 struct AttentionBlock {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph_fixture.h"
+
+using namespace graph_test;
+
+namespace {
+
+struct Head {
+  Builder b;
+  ValueId x, rows, norm_weight, weight;
+
+  Head() {
+    x = b.input("x", tensor(DType::kF32, {"tokens", 8}));
+    rows = b.input("rows", tensor(DType::kI32, {"outputs"}));
+    norm_weight = b.constant(piece("norm", DType::kF32, {8}));
+    weight = b.constant(piece("head", DType::kF32, {100, 8}));
+  }
+};
+
+}  // namespace
+
+TEST(rows_are_chosen_before_the_norm_and_the_head) {
+  Head h;
+  const ValueId sum = h.b.add(h.x, h.x, "sum");
+  const ValueId logits = h.b.linear(h.b.rms_norm(sum, h.norm_weight, 1e-5f, "norm"), h.weight, kNone, true, "head");
+  h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
+  const Graph before = finish(h.b);
+  EXPECT_EQ(nodes_of(before), std::string("%4 : f32[tokens, 8] = add(x, x)  # sum\n"
+                                          "%5 : f32[tokens, 8] = rms_norm(%4, norm) {eps=1e-05}  # norm\n"
+                                          "%6 : f32[tokens, 100] = linear(%5, head) {precise=1}  # head\n"
+                                          "%7 : f32[outputs, 100] = gather_rows(%6, rows)  # rows\n"
+                                          "output logits = %7\n"));
+  EXPECT_EQ(after(hoist_gather, before), std::string("%2 : f32[tokens, 8] = add(x, x)  # sum\n"
+                                                     "%3 : f32[outputs, 8] = gather_rows(%2, rows)  # rows\n"
+                                                     "%5 : f32[outputs, 8] = rms_norm(%3, norm) {eps=1e-05}  # norm\n"
+                                                     "%7 : f32[outputs, 100] = linear(%5, head) {precise=1}  # head\n"
+                                                     "output logits = %7\n"));
+}
+
+TEST(rows_are_chosen_after_what_others_read_whole) {
+  Head h;
+  const ValueId norm = h.b.rms_norm(h.x, h.norm_weight, 1e-5f, "norm");
+  const ValueId logits = h.b.linear(norm, h.weight, kNone, false, "head");
+  h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
+  h.b.output(norm, "hidden");  // wanted for all tokens
+  EXPECT_EQ(after(hoist_gather, finish(h.b)), std::string("%3 : f32[tokens, 8] = rms_norm(x, norm) {eps=1e-05}  # norm\n"
+                                                          "%4 : f32[outputs, 8] = gather_rows(%3, rows)  # rows\n"
+                                                          "%6 : f32[outputs, 100] = linear(%4, head)  # head\n"
+                                                          "output logits = %6\n"
+                                                          "output hidden = %3\n"));
+}
+
+TEST(rows_are_not_chosen_before_a_residual) {
+  Head h;
+  const ValueId wide = h.b.input("wide", tensor(DType::kF32, {"tokens", 100}));
+  const ValueId logits = h.b.node(Op::kLinear, {h.x, h.weight, kNone, wide}, {}, "head");
+  h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
+  expect_unchanged(hoist_gather, finish(h.b));
+}
+
+TEST(rows_of_the_whole_batch_are_chosen_where_they_are) {
+  Head h;
+  h.b.output(h.b.gather_rows(h.x, h.rows, "rows"), "y");
+  expect_unchanged(hoist_gather, finish(h.b));
+}
