@@ -34,9 +34,9 @@ Status TemplateEvaluator::unsupported(const Node& node, const std::string& what)
 }
 
 Status TemplateEvaluator::charge(const Node& node, size_t bytes) {
-  if (budget_ <= bytes)
+  if (budget_ < bytes + kNodeCost)
     return fails(node, "rendering takes too much work; use fewer or shorter messages");
-  budget_ -= bytes + 1;
+  budget_ -= bytes + kNodeCost;
   return {};
 }
 
@@ -104,6 +104,7 @@ Status TemplateEvaluator::execute_for(const Node& node) {
   if (node.b >= 0) {
     Value::List kept;
     for (const Value& item : *items.list) {
+      LMN_RETURN_IF_ERROR(charge(node, item.text.size()));
       scopes_.emplace_back();
       assign(node.text, item);
       in_loop_filter_ = true;
@@ -124,6 +125,7 @@ Status TemplateEvaluator::execute_for(const Node& node) {
   const size_t depth = loops_.size();
   loops_.push_back({items, 0});
   for (size_t i = 0; i < items.list->size(); ++i) {
+    LMN_RETURN_IF_ERROR(charge(node, 0));
     loops_[depth].index = i;
     scopes_.emplace_back();  // what an iteration sets is gone in the next
     assign("loop", Value::with_number(Value::kLoop, static_cast<int64_t>(depth)));

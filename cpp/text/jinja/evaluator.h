@@ -73,7 +73,10 @@ class TemplateEvaluator {
   std::vector<Loop> loops_;
   bool in_loop_filter_ = false;  // evaluating the `if` of a `for`
   std::string out_;
-  uint64_t budget_ = uint64_t{1} << 30;  // one per node, one per byte: about a second
+  // Charged kNodeCost per node visited, iteration and list element, and 1 per byte produced: so no
+  // more than four million nodes (about a second), and no more than 256 MiB of text.
+  static constexpr uint64_t kNodeCost = 64;
+  uint64_t budget_ = uint64_t{1} << 28;
 };
 
 }  // namespace lmn::text

