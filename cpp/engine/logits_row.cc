@@ -136,47 +136,63 @@ void gather(std::span<const float> row, std::span<const float> block_max, const 
   }
 }
 
+double weigh(std::span<Candidate> candidates, float max, float temperature) {
+  double sum = 0;
+  for (size_t i = 0; i < candidates.size(); i += kLanes) {
+    const size_t count = std::min<size_t>(kLanes, candidates.size() - i);
+    Floats x = all(max);
+    for (size_t lane = 0; lane < count; ++lane) x[lane] = candidates[i + lane].logit;
+    const Floats w = exp_weights((x - all(max)) / all(temperature));
+    for (size_t lane = 0; lane < count; ++lane) sum += candidates[i + lane].weight = w[lane];
+  }
+  return sum;
+}
+
 Candidate kth_likeliest(std::span<const float> row, std::span<const float> block_max, int32_t k,
                         std::vector<Candidate>& scratch, std::vector<float>& float_scratch) {
   // Each of the k blocks with the largest maxima holds a value that large, so the k-th largest value is at least the k-th
   // largest maximum: only what reaches that can be among the k likeliest.
-  Candidate bound{-std::numeric_limits<float>::infinity(), 0, std::numeric_limits<int32_t>::max()};
+  Candidate bound = kLastOfAll;
   const auto rank = static_cast<size_t>(k - 1);
   if (rank < block_max.size()) {
     float_scratch.assign(block_max.begin(), block_max.end());
     std::nth_element(float_scratch.begin(), float_scratch.begin() + (k - 1), float_scratch.end(), std::greater<>());
-    bound.logit = float_scratch[rank];
+    bound.logit = std::max(bound.logit, float_scratch[rank]);
   }
   scratch.clear();
   gather(row, block_max, bound, scratch);
+  if (rank >= scratch.size()) return kLastOfAll;
   std::nth_element(scratch.begin(), scratch.begin() + (k - 1), scratch.end(), likelier);
   return scratch[rank];
 }
 
 Candidate nucleus_end(std::span<Candidate> candidates, double mass) {
-  // Quickselect by weight: `begin` candidates are known to be in the set, none from `end` on is needed.
-  size_t begin = 0, end = candidates.size();
-  double inside = 0;
-  constexpr size_t kSortBelow = 64;  // below this a sort is cheaper than further halving
-  while (end - begin > kSortBelow) {
-    const size_t middle = begin + (end - begin) / 2;
-    std::nth_element(candidates.begin() + static_cast<ptrdiff_t>(begin), candidates.begin() + static_cast<ptrdiff_t>(middle),
-                     candidates.begin() + static_cast<ptrdiff_t>(end), likelier);
-    double upper = 0;
-    for (size_t i = begin; i < middle; ++i) upper += candidates[i].weight;
-    if (inside + upper >= mass) {
-      end = middle;
-    } else {
-      inside += upper;
-      begin = middle;
+  // Sorts as little as the answer needs: candidates go into buckets by logit, and only the bucket in which the mass is reached
+  // is looked at again. The likeliest candidate is in the first bucket and the least likely in the last, so it shrinks.
+  constexpr size_t kBuckets = 256, kSortBelow = 64;
+  const auto logits = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
+  double inside = 0;  // mass of those that are likelier than all of `candidates`
+  for (;;) {
+    const auto [low, high] = std::minmax_element(candidates.begin(), candidates.end(), logits);
+    const double top = high->logit, range = top - low->logit;
+    if (range == 0 || candidates.size() <= kSortBelow) break;
+    const auto bucket = [&](const Candidate& c) { return static_cast<size_t>((top - c.logit) / range * (kBuckets - 1)); };
+    double sums[kBuckets] = {};
+    for (const Candidate& c : candidates) sums[bucket(c)] += c.weight;
+    size_t reached = 0;
+    while (reached + 1 < kBuckets && inside + sums[reached] < mass) inside += sums[reached++];
+    size_t count = 0;
+    for (const Candidate& c : candidates) {
+      if (bucket(c) == reached) candidates[count++] = c;  // keeps the order by id
     }
+    candidates = candidates.first(count);
   }
-  std::sort(candidates.begin() + static_cast<ptrdiff_t>(begin), candidates.begin() + static_cast<ptrdiff_t>(end), likelier);
-  for (size_t i = begin; i < end; ++i) {
-    inside += candidates[i].weight;
-    if (inside >= mass) return candidates[i];
+  std::sort(candidates.begin(), candidates.end(), likelier);
+  for (const Candidate& c : candidates) {
+    inside += c.weight;
+    if (inside >= mass) return c;
   }
-  return candidates[end - 1];
+  return candidates.back();
 }
 
 }  // namespace lmn::engine

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -41,16 +42,22 @@ inline bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
+// No token that is not forbidden (-infinity) is behind this one.
+inline constexpr Candidate kLastOfAll{std::numeric_limits<float>::lowest(), 0, std::numeric_limits<int32_t>::max()};
+
 // Appends to `out`, by ascending id, the tokens that are not behind `last` in that order (its weight is ignored).
 void gather(std::span<const float> row, std::span<const float> block_max, const Candidate& last,
             std::vector<Candidate>& out);
 
-// The k-th likeliest token, 1 <= k <= vocab. Uses `scratch` (contents lost).
+// Fills the weights, and returns their sum.
+double weigh(std::span<Candidate> candidates, float max, float temperature);
+
+// The k-th likeliest token, k >= 1; kLastOfAll where fewer are not forbidden. The contents of both scratch vectors are lost.
 Candidate kth_likeliest(std::span<const float> row, std::span<const float> block_max, int32_t k,
                         std::vector<Candidate>& scratch, std::vector<float>& float_scratch);
 
-// The last member of the smallest set of likeliest candidates whose weights sum to `mass` or more. Reorders candidates, of
-// which there is at least one.
+// The last member of the smallest set of likeliest candidates whose weights sum to `mass` or more (all of them, where they
+// do not). At least one candidate, by ascending id, none forbidden; the contents are lost.
 Candidate nucleus_end(std::span<Candidate> candidates, double mass);
 
 }  // namespace lmn::engine

@@ -62,10 +62,8 @@ struct RequestOptions {
   bool ignore_eos = false;              // go on after end-of-generation tokens
   bool skip_special = true;             // control tokens give no text
   bool text = true;                     // decode to text; without a tokenizer there is none
-  int32_t prefill_chunk_tokens = 0;     // prompt tokens in one step at most; 0: the engine's. Never changes a result
-  int64_t deadline_ns = 0;              // from submit: then the request ends with kDeadline, seen within one step; 0: none
-  int64_t deadline_ns = 0;              // from submit: then the request ends, within one step; 0: none
   int32_t prefill_chunk_tokens = 0;     // prompt tokens in one step at most, below the engine's own; 0: the engine's
+  int64_t deadline_ns = 0;              // from submit: then the request ends with kDeadline, seen within one step; 0: none
 
   // Raw logits, float32 [rows, vocab_size], in the caller's memory. A score needs one row per prompt token: row i holds
   // the logits after token i. A generation may give max_tokens rows (max_tokens > 0): row i holds the logits that token i

@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint32_t kSeen = uint32_t{1} << 31;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr Candidate kKeepAll{-kInfinity, 0, std::numeric_limits<int32_t>::max()};
 
 bool has_penalties(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
@@ -95,9 +94,9 @@ int32_t Sampler::draw(const SamplingParams& params, std::span<const float> row, 
   }
   candidates_.clear();
   gather(row, block_max_, last, candidates_);
+  weigh(candidates_, max, params.temperature);
   double total = 0;
   for (Candidate& c : candidates_) {
-    c.weight = exp_weight((c.logit - max) / params.temperature);
     if (c.weight < params.min_p) c.weight = 0;
     total += c.weight;
   }
@@ -115,18 +114,13 @@ int32_t Sampler::draw(const SamplingParams& params, std::span<const float> row, 
 
 Candidate Sampler::cutoff(const SamplingParams& params, std::span<const float> row, float max) {
   const bool top_k = params.top_k > 0 && params.top_k < static_cast<int32_t>(row.size());
-  Candidate last = top_k ? kth_likeliest(row, block_max_, params.top_k, candidates_, float_scratch_) : kKeepAll;
+  Candidate last = top_k ? kth_likeliest(row, block_max_, params.top_k, candidates_, float_scratch_) : kLastOfAll;
   if (params.top_p >= 1) return last;
 
-  const auto weigh = [&] {
-    double sum = 0;
-    for (Candidate& c : candidates_) sum += c.weight = exp_weight((c.logit - max) / params.temperature);
-    return sum;
-  };
   if (top_k) {
     candidates_.clear();
     gather(row, block_max_, last, candidates_);
-    return nucleus_end(candidates_, params.top_p * weigh());
+    return nucleus_end(candidates_, params.top_p * weigh(candidates_, max, params.temperature));
   }
   // Nearly always a few likely tokens hold the mass, so look at those first: all tokens above a weight of 2^-7, then 2^-14
   // and so on, until they hold enough.
@@ -136,8 +130,8 @@ Candidate Sampler::cutoff(const SamplingParams& params, std::span<const float> r
   for (float depth = -kStep;; depth -= kStep) {
     const bool everything = depth < kLowestWeight;
     candidates_.clear();
-    gather(row, block_max_, everything ? kKeepAll : Candidate{max + depth * params.temperature, 0, kKeepAll.id}, candidates_);
-    if (weigh() >= mass || everything) return nucleus_end(candidates_, mass);
+    gather(row, block_max_, everything ? kLastOfAll : Candidate{max + depth * params.temperature, 0, kLastOfAll.id}, candidates_);
+    if (weigh(candidates_, max, params.temperature) >= mass || everything) return nucleus_end(candidates_, mass);
   }
 }
 

@@ -41,7 +41,7 @@ class Sampler {
     uint64_t seed = 0;
   };
   struct Choice {
-    int32_t token_id = -1;  // -1: logit_bias forbids every token
+    int32_t token_id = -1;  // -1: bias and penalties leave no token
     int32_t non_finite = -1;  // index of a NaN or infinity in the logits: nothing was chosen
     float logprob = 0;      // when params.logprobs >= 0
   };

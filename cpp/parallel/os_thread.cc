@@ -51,6 +51,13 @@ Result<OsThread> OsThread::start(const char* name, void (*body)(void*), void* co
 
 OsThread::OsThread(OsThread&& other) noexcept : handle_(other.handle_), owner_(std::exchange(other.owner_, 0)) {}
 
+OsThread& OsThread::operator=(OsThread&& other) noexcept {
+  join();
+  handle_ = other.handle_;
+  owner_ = std::exchange(other.owner_, 0);
+  return *this;
+}
+
 void OsThread::join() {
   if (owner_ != 0 && owner_ == getpid()) pthread_join(handle_, nullptr);
   owner_ = 0;

@@ -18,7 +18,7 @@ class OsThread {
   static Result<OsThread> start(const char* name, void (*body)(void* context), void* context);
   OsThread() = default;
   OsThread(OsThread&& other) noexcept;
-  OsThread& operator=(OsThread&&) = delete;
+  OsThread& operator=(OsThread&& other) noexcept;
   ~OsThread() { join(); }
 
   void join();  // returns at once when there is nothing to join, or in a forked child

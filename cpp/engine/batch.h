@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch: writes a step into the runner's arrays (structure-of-arrays; step_runner.h says what each holds).
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "engine/request_core.h"
+#include "engine/scheduler.h"
+#include "engine/step_runner.h"
+
+namespace lmn::engine {
+
+// Every slice's sequence has pages for its tokens.
+StepSizes write_batch(std::span<const Slice> step, std::span<const std::shared_ptr<RequestCore>> running,
+                      const StepLimits& limits, const StepInputs& inputs);
+
+}  // namespace lmn::engine

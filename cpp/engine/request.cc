@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request.h"
+
+#include <utility>
+
+#include "engine/request_core.h"
+
+namespace lmn::engine {
+
+std::string_view name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kEos:
+    case FinishReason::kStopToken:
+    case FinishReason::kStopString:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
+    case FinishReason::kDeadline:
+      return "deadline";
+  }
+  return "";
+}
+
+Request::Request(std::shared_ptr<RequestCore> core) : core_(std::move(core)) {}
+
+Request::~Request() {
+  core_->cancel();
+  // The logits are the caller's memory, and about to go.
+  if (core_->options().logits != nullptr) (void)core_->wait(-1);
+}
+
+Status Request::next(int64_t timeout_ns, Chunk* chunk) { return core_->next(timeout_ns, chunk); }
+Status Request::wait(int64_t timeout_ns) { return core_->wait(timeout_ns); }
+void Request::cancel() { core_->cancel(); }
+RequestStats Request::stats() const { return core_->stats(); }
+uint64_t Request::id() const { return core_->fixed().id; }
+
+}  // namespace lmn::engine
