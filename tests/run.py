@@ -128,13 +128,15 @@ def stage_native(log: Log) -> Result:
     """Unit, conformance and gate tests of the release build."""
     failed = configure(
         log, RELEASE, "-DLMN_BUILD_TESTS=ON", "-DLMN_BUILD_PYTHON=OFF", "-DCMAKE_BUILD_TYPE=Release"
-    ) or build(log, RELEASE, "all", "tests")
+    ) or build(log, RELEASE, "lmnative", "tests")
     return failed or ctest(log, RELEASE)
 
 
 def stage_abi(log: Log) -> Result:
     """The same script in C, C++, ctypes, Go and Rust, against the library of the installed wheel."""
-    code, output = log.run(env.VENV_PYTHON, ROOT / "tests" / "abi" / "run.py")
+    _, library = log.run(env.VENV_PYTHON, "-c", "import lmnative; print(lmnative.get_library())")
+    script = ROOT / "tests" / "abi" / "run.py"
+    code, output = log.run(env.VENV_PYTHON, script, "--library", library.strip(), "--build", BUILD / "abi")
     return from_output("abi", output, code)
 
 
@@ -148,7 +150,7 @@ def stage_python(log: Log) -> Result:
 
 def stage_asan(log: Log) -> Result:
     """Unit tests and ABI gates under AddressSanitizer and UndefinedBehaviorSanitizer; warnings are errors here."""
-    return sanitized(log, "asan", "address,undefined", "tests", "^(unit_|abi_|conformance)")
+    return sanitized(log, "asan", "address,undefined", "lmnative tests", "^(unit_|abi_|conformance)")
 
 
 def stage_tsan(log: Log) -> Result:

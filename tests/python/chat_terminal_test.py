@@ -15,7 +15,12 @@ import time
 import pytest
 
 # Makes the pseudo-terminal the controlling one, so that its ^C is a SIGINT, then becomes the command.
-LAUNCH = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
+LAUNCH = """\
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, sys.argv[1:])
+"""
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import lmnative
@@ -12,6 +14,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = Path(os.environ.get("LMN_GOLDEN", ROOT / "tests" / "golden" / "smollm2_135m_q4_1.json"))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Waits for what another thread does; False if it does not come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import math
 import lmnative
 import numpy as np
 import pytest
+from conftest import wait_until
 
 OK = "The"
 NAN = math.nan
@@ -56,8 +57,9 @@ REQUESTS = [
     ("number as prompt", lambda m: m.generate(7), TypeError, "int"),
     ("None as prompt", lambda m: m.generate(None), TypeError, "NoneType"),
     ("one bad prompt of several", lambda m: m.generate([OK, [49152]]), ValueError, "49152"),
-    ("prompt longer than the context", lambda m: m.generate([504] * 5000), ValueError, "4096"),
-    ("score of nothing", lambda m: m.score([]), ValueError, "ids"),
+    ("prompt longer than the context", lambda m: m.generate([504] * 5000), ValueError, "the context 4096"),
+    ("keyword's name in Python", lambda m: m.generate([504] * 5000), ValueError, "raise context"),
+    ("score of nothing", lambda m: m.score([]), ValueError, "no tokens"),
     ("score of an id out of range", lambda m: m.score([49152]), ValueError, "49152"),
     ("score of too many", lambda m: m.score([504] * 5000), ValueError, "4096"),
     ("score in chunks of 0", lambda m: m.score([504], chunk=0), ValueError, "chunk"),
@@ -79,7 +81,7 @@ def test_requests(llm, call, error, message):
     if error is ValueError:
         assert isinstance(caught.value, lmnative.InvalidArgumentError)
         assert (caught.value.status, caught.value.status_name) == (1, "LMN_INVALID_ARGUMENT")
-    assert llm.stats()["running"] == 0
+    assert wait_until(lambda: llm.stats()["running"] == 0)
 
 
 ENGINES = [

@@ -10,17 +10,9 @@ import time
 import lmnative
 import numpy as np
 import pytest
+from conftest import wait_until
 
 PROMPT = "The capital of France is"
-
-
-def wait_until(condition, seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def test_a_completion(llm):
@@ -140,7 +132,8 @@ def test_stream_gives_tokens_as_they_come(llm):
 
 @pytest.mark.parametrize("how", ["close", "with", "drop"])
 def test_leaving_a_stream_cancels_the_request(llm, how):
-    cancelled = llm.stats()["cancelled"]
+    assert wait_until(lambda: llm.stats()["running"] == 0)
+    before = llm.stats()
     stream = llm.stream(PROMPT, max_tokens=3000, ignore_eos=True)
     next(stream)
     if how == "close":
@@ -151,8 +144,8 @@ def test_leaving_a_stream_cancels_the_request(llm, how):
             pass
     else:
         del stream
-    assert wait_until(lambda: llm.stats()["running"] == 0)
-    assert llm.stats()["cancelled"] == cancelled + 1
+    assert wait_until(lambda: llm.stats()["cancelled"] == before["cancelled"] + 1)
+    assert wait_until(lambda: llm.stats()["kv_pages_used"] == before["kv_pages_used"])
     assert llm.generate(PROMPT, max_tokens=3).token_ids, "the engine goes on"
 
 
