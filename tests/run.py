@@ -144,7 +144,8 @@ def stage_python(log: Log) -> Result:
     """The Python package and the command line, as installed."""
     junit = LOGS / "python.xml"
     junit.unlink(missing_ok=True)
-    log.run(env.VENV_PYTHON, "-m", "pytest", f"--junitxml={junit}", "tests/python")
+    _, output = log.run(env.VENV_PYTHON, "-m", "pytest", f"--junitxml={junit}", "tests/python")
+    print(*(line for line in output.splitlines() if line.startswith("note: ")), sep="\n")
     return from_pytest(junit) if junit.exists() else Result.one("pytest", ok=False)
 
 

@@ -26,6 +26,20 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return True
 
 
+NOTES: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def note() -> Callable[[str], None]:
+    """Reports a measured figure: printed at the end of the run, whether or not its test passed."""
+    return NOTES.append
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    for text in NOTES:
+        terminalreporter.write_line(f"note: {text}")
+
+
 @pytest.fixture(scope="session")
 def model_path() -> str:
     """The default model's file."""

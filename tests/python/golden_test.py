@@ -26,13 +26,13 @@ def test_every_prompt_is_tested(golden):
 
 
 @pytest.mark.parametrize("index", PROMPTS)
-def test_top_logits(llm, golden, index):
+def test_top_logits(llm, golden, note, index):
     prompt = golden["prompts"][index]
     logits = np.from_dlpack(llm.score(prompt["ids"]))[-1]
     difference = logits[prompt["top20_ids"]] - np.array(prompt["top20_logits"])
     difference -= difference.mean()
     rms = float(np.sqrt((difference**2).mean()))
-    print(f"prompt {index}: RMS {rms:.4f}, max {np.abs(difference).max():.4f}")
+    note(f"top-20 logits of prompt {index}: RMS {rms:.4f}, at most {np.abs(difference).max():.4f}")
     assert rms <= TOP_RMS
     assert np.abs(difference).max() <= TOP_MAX
 
@@ -57,10 +57,10 @@ def test_prompt_likelihood(llm, golden):
     assert ours == pytest.approx(reference, rel=0.01)
 
 
-def test_perplexity(llm, golden):
+def test_perplexity(llm, golden, note):
     document = golden["document"]
     ids = np.array(document["first_1024_ids"])
     logprobs = log_softmax(np.from_dlpack(llm.score(ids)))
     perplexity = math.exp(-logprobs[np.arange(len(ids) - 1), ids[1:]].mean())
-    print(f"perplexity {perplexity:.4f}, reference {document['perplexity']:.4f}")
+    note(f"perplexity {perplexity:.4f}, of the reference {document['perplexity']:.4f}")
     assert perplexity == pytest.approx(document["perplexity"], rel=PERPLEXITY)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples in README.md are built and run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lmnative
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LIBRARY = Path(lmnative.get_library())
+
+
+def example(language: str) -> str:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(found) == 1
+    return found[0]
+
+
+def output_of(*command: object, **options) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def counted(llm) -> str:
+    """What the examples in C and Go print."""
+    return llm.generate("1, 2, 3, 4,", max_tokens=16).text
+
+
+def test_python(model_path, tmp_path):
+    (tmp_path / "example.py").write_text(example("python"))
+    assert "Paris" in output_of(sys.executable, "example.py", cwd=tmp_path)
+
+
+def test_c(counted, tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "example.c").write_text(example("c"))
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{lmnative.get_include()}"]
+    link = [LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}"]
+    output_of("cc", *flags, "example.c", "-o", "example", *link, cwd=tmp_path)
+    assert output_of(tmp_path / "example") == counted
+
+
+def test_go(counted, tmp_path):
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed")
+    (tmp_path / "main.go").write_text(example("go"))
+    (tmp_path / "go.mod").write_text("module example\n")
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "1",
+        "CGO_CFLAGS": f"-O2 -I{lmnative.get_include()}",
+        "CGO_LDFLAGS": f"-L{LIBRARY.parent} -llmnative -Wl,-rpath,{LIBRARY.parent}",
+        "GOFLAGS": "-mod=mod",
+        "GOCACHE": str(ROOT / "build" / "go-cache"),
+        "GOTOOLCHAIN": "local",
+    }
+    output_of("go", "build", "-o", "example", ".", cwd=tmp_path, env=environment)
+    assert output_of(tmp_path / "example") == counted
