@@ -48,7 +48,7 @@ void linear(const void* args, const Worker& worker) {
   };
   const auto unit_cost = [&](const PackedSegment& s) {
     const int64_t lanes = lanes_of(kIsa, s.source);
-    return unit * (a.rows >= kComputeBoundRows ? lanes : panel_layout(s.source, m.columns, lanes).bytes);
+    return unit * (a.rows >= kComputeBoundRows ? lanes : panel_bytes(s.source, m.columns, lanes));
   };
   int64_t total = 0;
   for (const PackedSegment& s : m.segments) total += units_of(s) * unit_cost(s);
@@ -90,7 +90,7 @@ void embedding(const void* args, const Worker& worker) {
     for (const PackedSegment& s : m.segments) {
       if (id < s.row_begin || id >= s.row_begin + s.rows) continue;
       const int64_t lanes = lanes_of(kIsa, s.source), row = id - s.row_begin;
-      const std::byte* panel = m.data + s.offset + row / lanes * panel_layout(s.source, m.columns, lanes).bytes;
+      const std::byte* panel = m.data + s.offset + row / lanes * panel_bytes(s.source, m.columns, lanes);
       kIsa.unpack({s.source, m.input_type, m.columns, panel, row % lanes, a.y + t * a.columns});
     }
   }
@@ -152,7 +152,7 @@ Result<PackedMatrix> plan_pack(const PackRequest& request) {
       continue;
     }
     const int64_t lanes = lanes_of(kIsa, piece.dtype), rows = piece.shape[0];
-    const int64_t bytes = divide_up(rows, lanes) * panel_layout(piece.dtype, m.columns, lanes).bytes;
+    const int64_t bytes = divide_up(rows, lanes) * panel_bytes(piece.dtype, m.columns, lanes);
     m.segments.push_back({piece.dtype, m.rows, rows, m.bytes, bytes});
     m.rows += rows;
     m.bytes += bytes;
@@ -168,7 +168,7 @@ void pack(const PackRequest& request, const PackedMatrix& m, std::byte* data, co
     const TensorView& piece = request.pieces[i];
     const PackedSegment& s = m.segments[m.interleaved ? 0 : i];
     const int64_t lanes = lanes_of(kIsa, piece.dtype), file_row = row_bytes(piece.dtype, m.columns);
-    const int64_t bytes = panel_layout(piece.dtype, m.columns, lanes).bytes;
+    const int64_t bytes = panel_bytes(piece.dtype, m.columns, lanes);
     for (int64_t panel = 0; panel < divide_up(piece.shape[0], lanes); ++panel) {
       const int64_t at = s.offset + (m.interleaved ? 2 * panel + static_cast<int64_t>(i) : panel) * bytes;
       if (at < share_begin || at >= share_end) continue;

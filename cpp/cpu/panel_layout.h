@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The packed layout of a weight: panels of `lanes` output channels, each a run of planes.
+// The packed layout of a weight: panels of `lanes` output channels. A panel is one stream, read from front to back:
 //
 //   float weights       values [columns][lanes]
-//   quantised weights   quants, per block of 32 columns (below)
-//                       scales, per block: what ScaleKind says, [lanes] each
-//                       supers, per 256 columns (K-quants only), [lanes] each
+//   quantised weights   per block of 32 columns: what ScaleKind says, [lanes] each; then the quants of the block (below).
+//                       K-quants have, before the first of every 8 blocks, their supers, [lanes] each
 //
 // Quants of one block, as units of `lanes` x 4 bytes (one vector; lane c belongs to channel c; k counts within the block):
 //   4-bit, kQA8    4 units; byte i of unit j holds k = 4j + i in its low nibble and 16 + 4j + i in its high one
 //   4-bit, kQA16   the same with the middle bytes of each lane swapped, so that masking 16-bit halves gives neighbouring
 //                  pairs: unit j shifted by 0, 4, 8, 12 gives k = 4j, 16 + 4j, 4j + 2, 18 + 4j and the k after each
-//   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i
-//   8-bit, kQA16   16 half units of `lanes` x 2 bytes; byte i of half unit j is k = 2j + i
-// A stored integer is q + zero(): a weight is scale * (stored - zero) + minimum.
+//   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i, unsigned: q + byte_zero()
+//   8-bit, kQA16   16 half units of `lanes` x 2 bytes; byte i of half unit j is k = 2j + i, signed
 //
-// Bytes per weight are the file's for q4_0, q4_1, q8_0, q6_k (within 3 %), q4_k (0.58 against 0.5625) and the float types;
-// q5_0, q5_1 and q5_k are widened to 8 bits (1.06, 1.125 and 1.08 against 0.6875, 0.75 and 0.6875).
+// Bytes per weight are the file's for q4_0, q4_1, q8_0, q6_k (1.07 against 0.82), q4_k (0.58 against 0.5625) and the float
+// types; q5_0, q5_1 and q5_k are widened to 8 bits (1.06, 1.125 and 1.08 against 0.6875, 0.75 and 0.6875).
 //
 // Plain data and internal linkage: fenced kernel files include this header.
 #pragma once
@@ -67,20 +65,25 @@ struct WeightKind {
   return kind == ScaleKind::kSuper ? 4 : kind == ScaleKind::kSuper16 ? 2 : 0;
 }
 
-// Offsets of the planes of a panel, in bytes.
-struct PanelLayout {
-  int64_t scales = 0;
-  int64_t supers = 0;
-  int64_t bytes = 0;  // a multiple of 64
-};
+[[maybe_unused]] constexpr int64_t block_bytes(DType type, int64_t lanes) {
+  return lanes * (4 * weight_kind(type).bits + scale_bytes(weight_kind(type).scales));
+}
 
-[[maybe_unused]] constexpr PanelLayout panel_layout(DType type, int64_t columns, int64_t lanes) {
+// Bytes of a panel, a multiple of 64.
+[[maybe_unused]] constexpr int64_t panel_bytes(DType type, int64_t columns, int64_t lanes) {
   const WeightKind kind = weight_kind(type);
-  PanelLayout layout;
-  layout.scales = columns * lanes * kind.bits / 8;
-  layout.supers = layout.scales + columns / 32 * lanes * scale_bytes(kind.scales);
-  layout.bytes = (layout.supers + columns / 256 * lanes * super_bytes(kind.scales) + 63) / 64 * 64;
-  return layout;
+  const int64_t bytes = kind.scales == ScaleKind::kNone
+                            ? columns * lanes * kind.bits / 8
+                            : columns / 32 * block_bytes(type, lanes) + columns / 256 * lanes * super_bytes(kind.scales);
+  return (bytes + 63) / 64 * 64;
+}
+
+// Where block b of a panel begins: its scales. The supers of its group of 8 begin super_offset(b) bytes in.
+[[maybe_unused]] constexpr int64_t block_offset(DType type, int64_t lanes, int64_t b) {
+  return b * block_bytes(type, lanes) + (b / 8 + 1) * lanes * super_bytes(weight_kind(type).scales);
+}
+[[maybe_unused]] constexpr int64_t super_offset(DType type, int64_t lanes, int64_t b) {
+  return block_offset(type, lanes, b / 8 * 8) - lanes * super_bytes(weight_kind(type).scales);
 }
 
 }  // namespace

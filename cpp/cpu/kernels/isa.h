@@ -22,7 +22,7 @@ struct LinearTask {
   DType source;      // type in the file
   DType input_type;  // of x: kF32, kQA8 or kQA16
   int64_t columns;
-  const std::byte* panels;  // of the segment; panel i at i * panel_layout(...).bytes
+  const std::byte* panels;  // of the segment; panel i at i * panel_bytes(...)
   int64_t panel_begin, panel_end;
   bool gated;  // panels alternate gate and up, both bounds are even, y = silu(gate) * up
 

@@ -8,8 +8,8 @@
 // Bytes of weights in a group: a quarter of the 1 MiB (512 KiB on older chips: half) of a second-level cache.
 constexpr int64_t kGroupBytes = 256 * 1024;
 
-LMN_INLINE int64_t panel_group(int64_t panel_bytes) {  // even, so that gate and up stay together
-  const int64_t panels = kGroupBytes / panel_bytes / 8 * 8;
+LMN_INLINE int64_t panel_group(int64_t panel_size) {  // even, so that gate and up stay together
+  const int64_t panels = kGroupBytes / panel_size / 8 * 8;
   return panels < 8 ? 8 : panels;
 }
 

@@ -14,11 +14,11 @@ LMN_INLINE F load_weights(const std::byte* p) {
 }
 
 template <DType kType, int kRows, int kPanels>
-LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_bytes, int64_t columns, const std::byte* x,
+LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t columns, const std::byte* x,
                            int64_t x_row_bytes, F (&acc)[kRows][kPanels][2]) {
   constexpr int kVectorBytes = kLanes * (kType == DType::kF32 ? 4 : 2);
   RowPointers<kRows> row(x, x_row_bytes);
-  RowPointers<kPanels> weights(panel, panel_bytes);
+  RowPointers<kPanels> weights(panel, panel_size);
   LMN_UNROLL
   for (int r = 0; r < kRows; ++r) {
     LMN_UNROLL
@@ -47,13 +47,13 @@ LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_bytes, int64_t 
 }
 
 template <DType kType, int kRows, int kPanels>
-void float_panels_by_rows(const LinearTask& t, int64_t panel_bytes, int64_t row, int64_t begin, int64_t end) {
+void float_panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_t begin, int64_t end) {
   const std::byte* x = t.x + row * t.x_row_bytes;
   F gate[kRows][2];
   for (int r = 0; r < kRows; ++r) gate[r][0] = gate[r][1] = zero();
   for (int64_t p = begin; p < end; p += kPanels) {
     F acc[kRows][kPanels][2];
-    float_tile<kType, kRows, kPanels>(t.panels + p * panel_bytes, panel_bytes, t.columns, x, t.x_row_bytes, acc);
+    float_tile<kType, kRows, kPanels>(t.panels + p * panel_size, panel_size, t.columns, x, t.x_row_bytes, acc);
     for (int i = 0; i < kPanels; ++i) {
       for (int r = 0; r < kRows; ++r) {
         for (int half = 0; half < 2; ++half) {
@@ -74,26 +74,26 @@ void float_panels_by_rows(const LinearTask& t, int64_t panel_bytes, int64_t row,
 
 // Tiles of kRows = rows, which is in [1, kRows]. Panels at a time: enough for 8 accumulators where the registers allow.
 template <DType kType, int kRows>
-void float_panels_by_any_rows(const LinearTask& t, int64_t panel_bytes, int64_t rows, int64_t row, int64_t begin,
+void float_panels_by_any_rows(const LinearTask& t, int64_t panel_size, int64_t rows, int64_t row, int64_t begin,
                               int64_t end) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return float_panels_by_any_rows<kType, kRows - 1>(t, panel_bytes, rows, row, begin, end);
+    if (rows < kRows) return float_panels_by_any_rows<kType, kRows - 1>(t, panel_size, rows, row, begin, end);
   }
   constexpr int kPanels = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
   const int64_t whole = begin + (end - begin) / kPanels * kPanels;
-  float_panels_by_rows<kType, kRows, kPanels>(t, panel_bytes, row, begin, whole);
-  if (whole < end) float_panels_by_rows<kType, kRows, 1>(t, panel_bytes, row, whole, end);
+  float_panels_by_rows<kType, kRows, kPanels>(t, panel_size, row, begin, whole);
+  if (whole < end) float_panels_by_rows<kType, kRows, 1>(t, panel_size, row, whole, end);
 }
 
 template <DType kType>
 void linear_float_type(const LinearTask& t) {
-  const int64_t panel_bytes = panel_layout(t.source, t.columns, kFloatLanes).bytes;
-  const int64_t group = panel_group(panel_bytes);
+  const int64_t panel_size = panel_bytes(t.source, t.columns, kFloatLanes);
+  const int64_t group = panel_group(panel_size);
   for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += group) {
     const int64_t end = begin + group < t.panel_end ? begin + group : t.panel_end;
     for (int64_t row = 0; row < t.rows;) {
       const int64_t rows = tile_rows(t.rows - row, kMaxFloatTileRows);
-      float_panels_by_any_rows<kType, kMaxFloatTileRows>(t, panel_bytes, rows, row, begin, end);
+      float_panels_by_any_rows<kType, kMaxFloatTileRows>(t, panel_size, rows, row, begin, end);
       row += rows;
     }
   }

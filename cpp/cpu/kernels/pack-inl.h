@@ -91,14 +91,14 @@ constexpr int64_t scale_width(ScaleKind kind) {
   return kind == ScaleKind::kSuper || kind == ScaleKind::kSuper16 ? 1 : 2;
 }
 
-// Scales of block b of one row to one lane of the planes.
+// Scales and supers of block b of one row to one lane of a panel.
 template <DType kType>
-LMN_INLINE void pack_scales(const std::byte* row, int64_t b, std::byte* panel, const PanelLayout& layout, int64_t lane) {
+LMN_INLINE void pack_scales(const std::byte* row, int64_t b, std::byte* panel, int64_t lane) {
   constexpr FileBlock kFile = file_block(kType);
   constexpr ScaleKind kKind = weight_kind(kType).scales;
   const std::byte* p = row + b * 32 / kFile.columns * kFile.bytes;
-  std::byte* s = panel + layout.scales + b * kLanes * scale_bytes(kKind) + lane * scale_width(kKind);
-  std::byte* d = panel + layout.supers + b / 8 * kLanes * super_bytes(kKind) + lane * 2;
+  std::byte* s = panel + block_offset(kType, kLanes, b) + lane * scale_width(kKind);
+  [[maybe_unused]] std::byte* d = panel + super_offset(kType, kLanes, b) + lane * 2;
   if constexpr (kKind == ScaleKind::kHalf) __builtin_memcpy(s, p, 2);
   if constexpr (kKind == ScaleKind::kHalfMin) {
     __builtin_memcpy(s, p, 2);
@@ -140,8 +140,7 @@ struct EightRows {
 template <DType kType>
 void pack_quantized(const PackTask& t) {
   constexpr FileBlock kFile = file_block(kType);
-  constexpr int64_t kBlockBytes = int64_t{4} * weight_kind(kType).bits * kLanes;
-  const PanelLayout layout = panel_layout(kType, t.columns, kLanes);
+  constexpr int64_t kScaleBytes = kLanes * scale_bytes(weight_kind(kType).scales);
   const bool wide = t.input_type == DType::kQA16;
   for (int64_t lane = 0; lane < kLanes; lane += 8) {
     const EightRows rows(t, lane, t.columns / kFile.columns * kFile.bytes);
@@ -149,7 +148,7 @@ void pack_quantized(const PackTask& t) {
       std::byte made[8][32];
       const std::byte* q[8];
       for (int i = 0; i < 8; ++i) q[i] = canonical<kType>(rows.p[i], b, made[i]);
-      std::byte* y = t.panel + b * kBlockBytes + lane * unit_width(kType, t.input_type);
+      std::byte* y = t.panel + block_offset(kType, kLanes, b) + kScaleBytes + lane * unit_width(kType, t.input_type);
       if constexpr (weight_kind(kType).bits == 4) {
         transpose_dwords(q, 0, y, 4 * kLanes, wide ? ByteChange::kSwapMiddle : ByteChange::kNone, 0);
       } else if (wide) {
@@ -159,7 +158,7 @@ void pack_quantized(const PackTask& t) {
         transpose_dwords(q, 0, y, 4 * kLanes, ByteChange::kAdd, byte_zero(kType));
         transpose_dwords(q, 16, y + 16 * kLanes, 4 * kLanes, ByteChange::kAdd, byte_zero(kType));
       }
-      for (int64_t i = 0; i < 8; ++i) pack_scales<kType>(rows.p[i], b, t.panel, layout, lane + i);
+      for (int64_t i = 0; i < 8; ++i) pack_scales<kType>(rows.p[i], b, t.panel, lane + i);
     }
   }
 }
@@ -227,12 +226,10 @@ LMN_INLINE int integer_at(const UnpackTask& t, const std::byte* block, int64_t k
 
 void unpack_quantized(const UnpackTask& t) {
   const WeightKind kind = weight_kind(t.source);
-  const PanelLayout layout = panel_layout(t.source, t.columns, kLanes);
-  const std::byte* scales = t.panel + layout.scales + t.lane * scale_width(kind.scales);
-  const std::byte* supers = t.panel + layout.supers + t.lane * 2;
   for (int64_t b = 0; b < t.columns / 32; ++b) {
-    const std::byte* s = scales + b * kLanes * scale_bytes(kind.scales);
-    const std::byte* d = supers + b / 8 * kLanes * super_bytes(kind.scales);
+    const std::byte* block = t.panel + block_offset(t.source, kLanes, b);
+    const std::byte* s = block + t.lane * scale_width(kind.scales);
+    const std::byte* d = t.panel + super_offset(t.source, kLanes, b) + t.lane * 2;
     float scale[2], min = 0;
     if (kind.scales == ScaleKind::kSuper) {
       scale[0] = scale[1] = half_at(d) * static_cast<float>(byte_at(s, 0));
@@ -243,9 +240,9 @@ void unpack_quantized(const UnpackTask& t) {
       scale[0] = scale[1] = half_at(s);
       if (kind.scales == ScaleKind::kHalfMin) min = half_at(s + 2 * kLanes);
     }
-    const std::byte* block = t.panel + b * 4 * kind.bits * kLanes;
+    const std::byte* quants = block + kLanes * scale_bytes(kind.scales);
     for (int64_t k = 0; k < 32; ++k) {
-      t.y[b * 32 + k] = scale[k / 16] * static_cast<float>(integer_at(t, block, k)) + min;
+      t.y[b * 32 + k] = scale[k / 16] * static_cast<float>(integer_at(t, quants, k)) + min;
     }
   }
 }
