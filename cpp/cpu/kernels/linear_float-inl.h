@@ -15,10 +15,11 @@ LMN_INLINE F load_weights(const std::byte* p) {
 
 template <DType kType, int kRows, int kPanels>
 LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t columns, const std::byte* x,
-                           int64_t x_row_bytes, F (&acc)[kRows][kPanels][2]) {
+                           int64_t x_row_bytes, F (&out)[kRows][kPanels][2]) {
   constexpr int kVectorBytes = kLanes * (kType == DType::kF32 ? 4 : 2);
   RowPointers<kRows> row(x, x_row_bytes);
   RowPointers<kPanels> weights(panel, panel_size);
+  F acc[kRows][kPanels][2];  // registers; `out` is memory, as the caller indexes it with variables
   LMN_UNROLL
   for (int r = 0; r < kRows; ++r) {
     LMN_UNROLL
@@ -43,6 +44,14 @@ LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t c
     }
     row.advance(4);
     weights.advance(2 * kVectorBytes);
+  }
+  LMN_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    LMN_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      out[r][p][0] = acc[r][p][0];
+      out[r][p][1] = acc[r][p][1];
+    }
   }
 }
 

@@ -45,12 +45,13 @@ constexpr int64_t kPrefetchBytes = 2048;
 
 template <typename Layout, typename Scales, int kRows>
 LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* x, int64_t x_row_bytes,
-                           F (&acc)[kRows]) {
+                           F (&out)[kRows]) {
   constexpr int kBlockBytes = Scales::kBytes + Layout::kSteps * Layout::kStepBytes;
   constexpr int kStepsPerSum = Layout::kSteps / Scales::kSums;
   RowPointers<kRows> q(x, x_row_bytes);
   RowPointers<kRows> xs(x + blocks * 32 * Layout::kInputBytes, x_row_bytes);
   const int64_t sums = blocks * 4;
+  F acc[kRows];  // registers, where they suffice; `out` is memory, as the caller indexes it with variables
   LMN_UNROLL
   for (int r = 0; r < kRows; ++r) acc[r] = zero();
   Scales scales;
@@ -97,6 +98,8 @@ LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* 
     q.advance(32 * Layout::kInputBytes);
     xs.advance(4);
   }
+  LMN_UNROLL
+  for (int r = 0; r < kRows; ++r) out[r] = acc[r];
 }
 
 // Panels [begin, end) for kRows rows from `row` on.
