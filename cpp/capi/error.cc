@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cxxabi.h>
+#include <unwind.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +51,14 @@ lmn_error kStaticErrors[] = {
     LMN_STATUSES(X)
 #undef X
 };
+
+// The library carries its own copy of libgcc's unwinder, which sets up its table of register sizes when the first exception
+// is thrown in here. One that comes from outside (a C++ callback throws, pthread_cancel unwinds a thread) arrives by the
+// host's copy, lands in our handlers and finds that table: while it is empty, libgcc aborts the process. So it is filled
+// when the library is loaded.
+[[gnu::constructor]] void prepare_unwinder() {
+  (void)_Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_END_OF_STACK; }, nullptr);
+}
 
 bool is_static(const lmn_error* error) {
   return error >= kStaticErrors && error < kStaticErrors + kStatusCount;

@@ -72,7 +72,8 @@ LMN_API const char *lmn_error_message(const lmn_error *error);
 LMN_API void lmn_error_destroy(lmn_error *error);
 
 /* Progress of a long call: `done` of `total` steps of `what` (static text such as "packing weights"). Called from the
- * calling thread. Return 0 to go on; anything else makes the call return LMN_CANCELLED. */
+ * calling thread. Return 0 to go on; anything else makes the call return LMN_CANCELLED. It must not throw; if it does all
+ * the same, that counts as "stop". */
 typedef int32_t (*lmn_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 
 LMN_END_C

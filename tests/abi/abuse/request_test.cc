@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests: polling, waiting, cancelling, deadlines, what chunks carry, and what the counters say.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "abuse.h"
+
+using namespace abuse;  // NOLINT: tests
+
+namespace {
+
+lmn_engine_stats stats_of(const lmn_engine* engine) {
+  auto stats = sized<lmn_engine_stats>();
+  CHECK_CALL(lmn_engine_stats_get(engine, &stats, err));
+  return stats;
+}
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+}  // namespace
+
+TEST(poll_wait_next_and_after_the_end) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  const Request blocker = submit(engine.get(), "Once upon a time", 1500);
+  const Request request = submit(engine.get(), "The capital of France is", 4);
+  auto chunk = sized<lmn_chunk>();
+  // It waits behind the blocker: nothing yet.
+  EXPECT_FAILURE(LMN_TIMEOUT, "", lmn_request_next(request.get(), 0, &chunk, err));
+  EXPECT_FAILURE(LMN_TIMEOUT, "", lmn_request_next(request.get(), 1'000'000, &chunk, err));
+  EXPECT_FAILURE(LMN_TIMEOUT, "", lmn_request_wait(request.get(), 0, err));
+  CHECK_CALL(lmn_request_cancel(blocker.get(), err));
+  CHECK_CALL(lmn_request_wait(request.get(), -1, err));
+  CHECK_CALL(lmn_request_wait(request.get(), 0, err));
+  const Answer answer = drain(request.get());
+  EXPECT_EQ(answer.ids.size(), 4u);
+  EXPECT_EQ(answer.finish_reason, uint32_t(LMN_FINISH_LENGTH));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FAILURE(LMN_CLOSED, "last chunk", lmn_request_next(request.get(), -1, &chunk, err));
+  }
+  CHECK_CALL(lmn_request_cancel(request.get(), err));  // no-op
+  auto stats = sized<lmn_request_stats>();
+  CHECK_CALL(lmn_request_stats_get(request.get(), &stats, err));
+  EXPECT_EQ(stats.finish_reason, uint32_t(LMN_FINISH_LENGTH));
+  EXPECT_EQ(stats.prompt_tokens, 5u);
+  EXPECT_EQ(stats.generated_tokens, 4u);
+  EXPECT(stats.queue_ns > 0 && stats.prefill_ns > 0 && stats.decode_ns > 0);
+  EXPECT(stats.queue_ns < 600ull * kSecond && stats.decode_ns < 600ull * kSecond);
+}
+
+TEST(cancel_keeps_what_was_produced) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  const Request request = submit(engine.get(), "Once upon a time", 2000);
+  auto chunk = sized<lmn_chunk>();
+  CHECK_CALL(lmn_request_next(request.get(), -1, &chunk, err));
+  EXPECT(chunk.token_count > 0);
+  CHECK_CALL(lmn_request_cancel(request.get(), err));
+  CHECK_CALL(lmn_request_cancel(request.get(), err));  // twice is once
+  const Answer rest = drain(request.get());
+  EXPECT_EQ(rest.finish_reason, uint32_t(LMN_FINISH_CANCELLED));
+  // Everything it held came back.
+  const lmn_engine_stats stats = stats_of(engine.get());
+  EXPECT_EQ(stats.cancelled, 1u);
+  EXPECT_EQ(stats.running, 0u);
+  EXPECT_EQ(stats.kv_pages_used, 0u);
+}
+
+TEST(deadline_ends_a_request_with_its_own_reason) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  auto options = sized<lmn_request_options>();
+  options.prompt = "Once upon a time";
+  options.prompt_bytes = std::strlen(options.prompt);
+  options.flags = LMN_REQUEST_IGNORE_EOS;
+  options.deadline_ns = 50'000'000;
+  lmn_request* raw = nullptr;
+  CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+  const Request request(raw);
+  CHECK_CALL(lmn_request_wait(request.get(), 60 * kSecond, err));
+  EXPECT_EQ(drain(request.get()).finish_reason, uint32_t(LMN_FINISH_DEADLINE));
+}
+
+TEST(tag_seed_and_priority) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  Answer answers[2];
+  for (Answer& answer : answers) {
+    auto options = sized<lmn_request_options>();
+    options.prompt = "My favourite colour is";
+    options.prompt_bytes = std::strlen(options.prompt);
+    options.max_tokens = 12;
+    options.temperature = 1.5f;
+    options.flags = LMN_REQUEST_SEED;
+    options.seed = 0;  // a seed like any other
+    options.tag = 0xFEEDFACEull;
+    options.priority = -2;
+    lmn_request* raw = nullptr;
+    CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+    const Request request(raw);
+    answer = drain(request.get());
+    auto stats = sized<lmn_request_stats>();
+    CHECK_CALL(lmn_request_stats_get(request.get(), &stats, err));
+    EXPECT_EQ(stats.tag, 0xFEEDFACEull);
+    EXPECT_EQ(stats.seed, 0u);
+  }
+  EXPECT(answers[0].ids == answers[1].ids);
+  EXPECT_EQ(answers[0].text, answers[1].text);
+}
+
+TEST(logprobs_and_logits_of_a_chunk_agree) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  auto options = sized<lmn_request_options>();
+  options.prompt = "The capital of France is";
+  options.prompt_bytes = std::strlen(options.prompt);
+  options.max_tokens = 3;
+  options.flags = LMN_REQUEST_LOGPROBS | LMN_REQUEST_LOGITS | LMN_REQUEST_IGNORE_EOS;
+  options.top_logprobs = 5;
+  lmn_request* raw = nullptr;
+  CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+  const Request request(raw);
+  CHECK_CALL(lmn_request_wait(request.get(), -1, err));
+  auto chunk = sized<lmn_chunk>();
+  CHECK_CALL(lmn_request_next(request.get(), 0, &chunk, err));
+  ASSERT(chunk.token_count == 3 && chunk.top_logprob_count == 5);
+  ASSERT(chunk.logits != nullptr && chunk.logprobs != nullptr && chunk.top_ids != nullptr);
+  for (size_t i = 0; i < 3; ++i) {
+    const float* row = chunk.logits + i * 49152;
+    const auto best = static_cast<int32_t>(std::max_element(row, row + 49152) - row);
+    EXPECT_EQ(chunk.token_ids[i], best);  // greedy
+    EXPECT_EQ(chunk.top_ids[i * 5], best);
+    double sum = 0;
+    for (int j = 0; j < 49152; ++j) sum += std::exp(static_cast<double>(row[j]) - row[best]);
+    EXPECT_NEAR(chunk.logprobs[i], -std::log(sum), 1e-4);
+    for (size_t k = 1; k < 5; ++k) {
+      const size_t at = i * 5 + k;
+      EXPECT(chunk.top_logprobs[at] <= chunk.top_logprobs[at - 1]);
+      EXPECT_NEAR(chunk.top_logprobs[at] - chunk.top_logprobs[at - 1],
+                  row[chunk.top_ids[at]] - row[chunk.top_ids[at - 1]], 1e-4);
+    }
+  }
+}
+
+TEST(generating_is_scoring) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  const Tokenizer tokenizer = create_tokenizer(model.get());
+  int32_t ids[64];
+  size_t count = 0;
+  CHECK_CALL(lmn_tokenizer_encode(tokenizer.get(), "The capital of France is", 24, nullptr, ids, 64, &count, err));
+  auto options = sized<lmn_request_options>();
+  options.prompt_ids = ids;
+  options.prompt_id_count = count;
+  options.max_tokens = 8;
+  options.flags = LMN_REQUEST_LOGITS | LMN_REQUEST_IGNORE_EOS;
+  lmn_request* raw = nullptr;
+  CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+  const Request request(raw);
+  CHECK_CALL(lmn_request_wait(request.get(), -1, err));
+  auto chunk = sized<lmn_chunk>();
+  CHECK_CALL(lmn_request_next(request.get(), 0, &chunk, err));
+  ASSERT(chunk.token_count == 8);
+  std::vector<int32_t> all(ids, ids + count);
+  all.insert(all.end(), chunk.token_ids, chunk.token_ids + 7);
+  int64_t size = static_cast<int64_t>(all.size());
+  DLManagedTensorVersioned lent{};
+  lent.version = {1, 0};
+  lent.dl_tensor.device = {kDLCPU, 0};
+  lent.dl_tensor.ndim = 1;
+  lent.dl_tensor.dtype = {kDLInt, 32, 1};
+  lent.dl_tensor.shape = &size;
+  lent.dl_tensor.data = all.data();
+  for (const uint32_t chunk_tokens : {0u, 1u, 3u}) {
+    auto score = sized<lmn_score_options>();
+    score.chunk_tokens = chunk_tokens;
+    DLManagedTensorVersioned* logits = nullptr;
+    CHECK_CALL(lmn_engine_score(engine.get(), &lent, &score, &logits, err));
+    const Tensor tensor(logits);
+    const float* rows = static_cast<const float*>(tensor->dl_tensor.data) + (count - 1) * 49152;
+    EXPECT_EQ(std::memcmp(rows, chunk.logits, 8 * 49152 * sizeof(float)), 0);  // bit for bit
+  }
+}
+
+TEST(queue_full_is_said_at_once) {
+  const Model model = open_model();
+  auto options = sized<lmn_engine_options>();
+  options.threads = 1;
+  options.context_tokens = 2048;
+  options.queue_capacity = 2;
+  lmn_engine* raw = nullptr;
+  CHECK_CALL(lmn_engine_create(model.get(), &options, &raw, err));
+  const Engine engine(raw);
+  EXPECT_EQ(stats_of(engine.get()).queue_capacity, 2u);
+  std::vector<Request> requests;
+  auto request_options = sized<lmn_request_options>();
+  request_options.prompt = "Once upon a time";
+  request_options.prompt_bytes = std::strlen(request_options.prompt);
+  request_options.max_tokens = 1500;
+  request_options.flags = LMN_REQUEST_IGNORE_EOS;
+  lmn_status status = LMN_OK;
+  for (int i = 0; i < 8 && status == LMN_OK; ++i) {
+    lmn_request* request = nullptr;
+    status = lmn_engine_submit(engine.get(), &request_options, &request, nullptr);
+    if (request != nullptr) requests.emplace_back(request);
+  }
+  EXPECT_EQ(status, LMN_QUEUE_FULL);
+  EXPECT(requests.size() >= 2 && requests.size() <= 4);  // two may wait while one runs and one is on its way
+  EXPECT_EQ(stats_of(engine.get()).rejected, 1u);
+}
+
+TEST(memory_and_stats_of_an_engine) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  const Request request = submit(engine.get(), "The capital of France is", 4);
+  drain(request.get());
+  size_t count = 0;
+  EXPECT_EQ(lmn_engine_memory_get(engine.get(), nullptr, 0, &count, nullptr), LMN_BUFFER_TOO_SMALL);
+  std::vector<lmn_memory_entry> entries(count);
+  CHECK_CALL(lmn_engine_memory_get(engine.get(), entries.data(), count, &count, err));
+  uint64_t sum = 0;
+  for (const lmn_memory_entry& entry : entries) {
+    EXPECT(entry.peak >= entry.current);
+    if (std::string(entry.owner) != "total") sum += entry.current;
+  }
+  const auto of = [&](const char* owner) {
+    for (const lmn_memory_entry& entry : entries) {
+      if (std::string(entry.owner) == owner) return entry.current;
+    }
+    return uint64_t{0};
+  };
+  EXPECT_EQ(std::string(entries.back().owner), "total");
+  EXPECT_EQ(sum, entries.back().current);
+  auto info = sized<lmn_model_info>();
+  CHECK_CALL(lmn_model_info_get(model.get(), &info, err));
+  EXPECT_EQ(of("mapped"), info.file_bytes);
+  EXPECT(of("packed_weights") > info.file_bytes / 2 && of("packed_weights") < 2 * info.file_bytes);
+  EXPECT_EQ(of("kv"), 2048ull * 30 * 2 * 3 * 64 * 2);  // tokens, layers, k and v, heads, head_dim, bytes of f16
+  EXPECT(of("arena") > 0 && of("tokenizer") > 0);
+  const lmn_engine_stats stats = stats_of(engine.get());
+  EXPECT_EQ(stats.threads, 2u);
+  EXPECT_EQ(stats.context_tokens, 2048u);
+  EXPECT_EQ(stats.kv_pages * stats.kv_page_tokens, 2048u);
+  EXPECT_EQ(stats.submitted, 1u);
+  EXPECT_EQ(stats.finished, 1u);
+  EXPECT_EQ(stats.prompt_tokens, 5u);
+  EXPECT_EQ(stats.generated_tokens, 4u);
+  EXPECT_EQ(stats.failed + stats.cancelled + stats.rejected, 0u);
+  EXPECT(stats.steps >= 4 && stats.load_ns > 0);
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints layout_test.c from the headers: run it when fields were appended, and read the difference before committing.
+
+A line of layout_test.c that changes instead of appearing breaks every client that was compiled before. Usage:
+tests/abi/make_layout_test.py > tests/abi/layout_test.c
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "cmake"))
+import abi_headers  # noqa: E402
+
+HEAD = """/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The layout of every struct and the value of every constant of the C ABI, frozen: it compiles, or a client that was compiled
+ * earlier breaks. Written by make_layout_test.py; lines may be added, never changed. 64-bit systems.
+ */
+#include <stddef.h>
+
+#include "lmnative/lmnative.h"
+
+#if UINTPTR_MAX == UINT64_MAX
+#define SIZE(type, bytes) \\
+  _Static_assert(sizeof(type) >= (bytes) && sizeof(type) % 8 == 0, #type " became smaller or is not a multiple of 8")
+#define ELEMENT(type, bytes) _Static_assert(sizeof(type) == (bytes), #type ", an element of arrays, changed its size")
+#define FIELD(type, field, offset, bytes) \\
+  _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), #type "." #field " moved")
+#define VALUE(name, value) _Static_assert((name) == (value), #name " changed its value")
+"""
+
+
+def constants():
+    for header in abi_headers.headers():
+        if header.name == "dlpack.h":
+            continue
+        for name, value in re.findall(r"^#define (LMN_[A-Z0-9_]+) (\d+)u?\b", header.read_text(), re.MULTILINE):
+            yield name, int(value)
+
+
+def measure(structs):
+    """{(struct, None): size, (struct, field): (offset, size)}, as the C compiler has it."""
+    lines = ["#include <stddef.h>", "#include <stdio.h>", '#include "lmnative/lmnative.h"', "int main(void) {"]
+    for s in structs:
+        lines.append(f'printf("{s.name} - %zu 0\\n", sizeof({s.name}));')
+        for _, field, _ in s.fields:
+            place = f"offsetof({s.name}, {field}), sizeof((({s.name} *)0)->{field})"
+            lines.append(f'printf("{s.name} {field} %zu %zu\\n", {place});')
+    lines.append("return 0; }")
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder, "m.c"), Path(folder, "m")
+        source.write_text("\n".join(lines))
+        subprocess.run(["cc", f"-I{abi_headers.INCLUDE}", source, "-o", program], check=True)
+        output = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    return [line.split() for line in output.splitlines()]
+
+
+def main():
+    structs = abi_headers.structs()
+    sized = {s.name for s in structs if s.fields[0][1] == "struct_size"}
+    print(HEAD)
+    for name, field, first, second in measure(structs):
+        if field == "-":
+            print(f"\n{'SIZE' if name in sized else 'ELEMENT'}({name}, {first});")
+        else:
+            print(f"FIELD({name}, {field}, {first}, {second});")
+    print()
+    for name, value in constants():
+        print(f"VALUE({name}, {value});")
+    print("#endif\n\nint main(void) { return 0; }")
+
+
+if __name__ == "__main__":
+    main()
