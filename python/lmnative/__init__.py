@@ -71,7 +71,7 @@ __all__ = [
 _HERE = _os.path.dirname(_os.path.abspath(__file__))
 
 
-def build_info() -> dict[str, object]:
+def build_info() -> dict[str, str | int]:
     """What this library is and runs on: version, abi_version, compiler, build_type, backends, cpu_target,
     cpu_targets (comma-separated) and cpu_threads (the default thread count).
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 class Record:
     """Attributes listed in ``__slots__``, given by keyword; printed by value."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __init__(self, **values: object) -> None:
         for name in self.__slots__:

@@ -15,13 +15,14 @@ from lmnative.tokenizer import Tokenizer
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, overload
 
     from typing_extensions import Unpack
 
     from lmnative.sampling import GenerateOptions
 
-    Prompt = str | Iterable[int]
+    Prompt = str | bytes | Sequence[int] | _lmnative.DLPackArray
     Messages = str | Sequence[Mapping[str, object]]
 
 
@@ -154,9 +155,14 @@ class LLM:
             self._tokenizer = Tokenizer(self.model)
         return self._tokenizer
 
-    def generate(
-        self, prompt: Prompt | Sequence[Prompt], **options: Unpack[GenerateOptions]
-    ) -> Completion | list[Completion]:
+    if TYPE_CHECKING:
+
+        @overload  # text is a sequence, too: the first one that fits counts
+        def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Completion: ...  # type: ignore[overload-overlap]
+        @overload
+        def generate(self, prompt: Sequence[Prompt], **options: Unpack[GenerateOptions]) -> list[Completion]: ...
+
+    def generate(self, prompt: Any, **options: Unpack[GenerateOptions]) -> Completion | list[Completion]:
         """Continues a prompt, or each of several.
 
         Args:
@@ -281,7 +287,7 @@ class LLM:
         state = " (closed)" if self._engine.closed else ""
         return f"<lmnative.LLM {self.info.name or self.info.architecture!r} {self.info.path!r}{state}>"
 
-    def _submit(self, prompt: Prompt, options: Mapping[str, object]) -> Stream:
+    def _submit(self, prompt: Prompt, options: Mapping[str, Any]) -> Stream:
         return Stream(self._engine.submit(prompt, **request_options(**options)))
 
     def _finish(self, stream: Stream) -> Completion:

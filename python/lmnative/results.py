@@ -107,19 +107,21 @@ class Completion(Record):
 
 def joined(chunks: list[Chunk], stats: dict[str, int]) -> Completion:
     """One Completion from the chunks of a request and its statistics."""
-    logits = [chunk.logits for chunk in chunks if chunk.logits is not None]
-    if logits:
+    logits = None
+    parts = [chunk.logits for chunk in chunks if chunk.logits is not None]
+    if parts:
         import numpy
 
-        logits = numpy.concatenate(logits)
-    with_logprobs = [chunk for chunk in chunks if chunk.logprobs is not None]
+        logits = numpy.concatenate(parts)
+    logprobs = [chunk.logprobs for chunk in chunks if chunk.logprobs is not None]
+    top_logprobs = [chunk.top_logprobs for chunk in chunks if chunk.top_logprobs is not None]
     return Completion(
         text="".join(chunk.text for chunk in chunks),
         token_ids=[token for chunk in chunks for token in chunk.token_ids],
         finish_reason=chunks[-1].finish_reason if chunks else None,
-        logprobs=[value for chunk in with_logprobs for value in chunk.logprobs] if with_logprobs else None,
-        top_logprobs=[value for chunk in with_logprobs for value in chunk.top_logprobs] if with_logprobs else None,
-        logits=logits if len(logits) else None,
+        logprobs=[value for part in logprobs for value in part] if logprobs else None,
+        top_logprobs=[value for part in top_logprobs for value in part] if top_logprobs else None,
+        logits=logits,
         usage=Usage.from_stats(stats),
         seed=stats["seed"],
     )

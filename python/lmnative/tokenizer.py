@@ -59,7 +59,12 @@ class Tokenizer:
         return self.vocab_size
 
     def encode(
-        self, text: str, *, parse_special: bool = False, add_bos: bool | None = None, add_eos: bool | None = None
+        self,
+        text: str | bytes,
+        *,
+        parse_special: bool = False,
+        add_bos: bool | None = None,
+        add_eos: bool | None = None,
     ) -> list[int]:
         """Text to token ids.
 

@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # A terminal without UTF-8 shows "?" and does not stop the answer.
+        # A terminal without UTF-8 shows "?" and does not stop the answer.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     from lmnative.cli.arguments import parse
 
     options = parse(arguments)

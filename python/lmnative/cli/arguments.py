@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 MODEL_HELP = 'GGUF file, first part of a split one, or a known name ("smollm2-135m")'
 
@@ -49,7 +49,7 @@ examples:
 class Parser(argparse.ArgumentParser):
     """Reports a usage error as one line."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
@@ -168,6 +168,6 @@ SAMPLING_NAMES = (
 )
 
 
-def sampling_of(options: argparse.Namespace) -> dict[str, object]:
+def sampling_of(options: argparse.Namespace) -> dict[str, Any]:
     """The keywords of LLM.generate that were given."""
     return {name: getattr(options, name) for name in SAMPLING_NAMES if getattr(options, name) is not None}

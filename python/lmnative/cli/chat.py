@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from typing import Any
 
 from lmnative.cli import fail
 from lmnative.cli.arguments import sampling_of
@@ -29,7 +30,7 @@ Ctrl-C stops an answer. A line that ends in \\ goes on in the next one.
 class Conversation:
     """The history, and the way a line changes it."""
 
-    def __init__(self, llm: LLM, system: str | None, sampling: dict[str, object], interactive: bool) -> None:
+    def __init__(self, llm: LLM, system: str | None, sampling: dict[str, Any], interactive: bool) -> None:
         self._llm = llm
         self._interactive = interactive
         self._sampling = sampling
