@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chat templates: messages -> prompt text, as Jinja2 renders the template that a model carries. The
-// template itself is interpreted, in the small part of Jinja that the known families use (ChatML
-// with SmolLM2 and Qwen2, Llama 2 and 3, Zephyr, Phi-3, Gemma, Mistral); whatever lies outside that
-// part is refused with UNSUPPORTED and never guessed at. Environment: trim_blocks and lstrip_blocks
-// on, as in Hugging Face transformers. No clock, no I/O, bounded work.
+// Chat templates: messages -> prompt text, exactly as Jinja2 renders the template that a model carries. Native renderers
+// for the known families, recognised by a fingerprint of the whole template, so that a template which differs in anything
+// but its default system prompt is refused with UNSUPPORTED and never guessed at. Rendering any other template is Jinja2's
+// work, in the Python package. Reference environment: trim_blocks and lstrip_blocks on, as in Hugging Face transformers.
 #pragma once
 
 #include <span>
@@ -20,12 +19,15 @@ struct ChatMessage {
   std::string_view content;
 };
 
-// The template sees: messages, add_generation_prompt, bos_token, eos_token; everything else is
-// undefined. INVALID_ARGUMENT: text not UTF-8, or the template itself refuses the messages
-// (raise_exception), with its words. UNSUPPORTED: the template uses something this interpreter does
-// not know; the message names it and the remedy.
-Result<std::string> render_chat(std::string_view jinja_source,
-                                std::span<const ChatMessage> messages, bool add_generation_prompt,
-                                std::string_view bos_token, std::string_view eos_token);
+// Families: ChatML (with or without a default system prompt: SmolLM2, Qwen2), Qwen2.5, Llama 2, Llama 3, Zephyr, Phi-3
+// (two forms), Gemma, Mistral. INVALID_ARGUMENT: text not UTF-8, or the template refuses the messages (as raise_exception
+// does), with its reason. UNSUPPORTED: another template; the message says the remedy.
+Result<std::string> render_chat(std::string_view jinja_source, std::span<const ChatMessage> messages,
+                                bool add_generation_prompt, std::string_view bos_token,
+                                std::string_view eos_token);
+
+// What a template is recognised by: FNV-1a of its source, with "\n" written as a newline, one newline at the end dropped,
+// and the default system prompt (between "<|im_start|>system\n" and "<|im_end|>") cut out.
+uint64_t chat_template_fingerprint(std::string_view jinja_source);
 
 }  // namespace lmn::text

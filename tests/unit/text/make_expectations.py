@@ -3,24 +3,24 @@
 """Writes *_expectations.inc: what independent implementations make of texts that the tests of this folder feed to ours.
 
   pre_tokenizer_expectations.inc   pieces, by the published regular expressions and PyPI's regex
-  sentencepiece_expectations.inc   two small vocabularies that sentencepiece trained, and its ids for texts
+  sentencepiece_expectations.inc   three small vocabularies that sentencepiece trained, and its ids for texts
   utf8_expectations.inc            Python's bytes.decode("utf-8", "replace")
   chat_expectations.inc            Jinja2 in the environment of Hugging Face transformers
 
-Each is JSON in a raw string. Usage, in an environment with regex, sentencepiece and jinja2 from PyPI:
-make_expectations.py [FOLDER]. The output is checked in; the tests do not run this.
+Each is JSON in a raw string. Usage: make_expectations.py [FOLDER], in an environment with regex, sentencepiece, jinja2
+and unicodedata2==16.0.0 from PyPI. The output is checked in; the tests do not run this.
 """
 
 import io
 import json
 import random
 import sys
-import unicodedata
 from pathlib import Path
 
 import jinja2.sandbox
 import regex
 import sentencepiece
+import unicodedata2
 
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
 HEAD = "// SPDX-License-Identifier: Apache-2.0\n//\n// Written by make_expectations.py: do not edit.\n"
@@ -52,11 +52,11 @@ def random_text(rng, atoms, longest):
 
 
 def random_character(rng):
-    """One that Unicode 14, whose tables the library has, assigns: regex knows a later version."""
-    assert unicodedata.unidata_version == "14.0.0", "run this with Python 3.11"
+    """One that Unicode 16, whose tables the library has, assigns: regex knows a later version."""
+    assert unicodedata2.unidata_version == "16.0.0"
     while True:
         character = chr(rng.randrange(rng.choice([0x80, 0x250, 0x3000, 0x10000, 0x110000])))
-        if unicodedata.category(character) not in ("Cn", "Cs"):
+        if unicodedata2.category(character) not in ("Cn", "Cs"):
             return character
 
 
@@ -224,6 +224,7 @@ def chat_expectations():
         [("system", "only")],
         [],
         [("tool", "t")],
+        [("user", "\x1f q\u2003"), ("assistant", "call"), ("tool", "1"), ("tool", "2"), ("assistant", "\u0085done\u200b")],
     ]
     out = []
     for path in sorted((FOLDER / "chat_templates").glob("*.jinja")):
