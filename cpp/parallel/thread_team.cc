@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,8 @@ struct ThreadTeam::Shared {
   std::exception_ptr first_error;
 
   int size = 1;
-  int64_t spin_ns = 0;
+  int64_t spin_ns = 0;          // between runs
+  int64_t barrier_spin_ns = 0;  // inside a run
   pid_t pid = 0;
 
   struct Member {
@@ -99,6 +101,7 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
   shared.pid = getpid();
   const int64_t default_spin_ns = team->size_ > affinity_cpu_count() ? kOversubscribedSpinNs : kDefaultSpinNs;
   shared.spin_ns = options.spin_ns != 0 ? options.spin_ns : default_spin_ns;
+  shared.barrier_spin_ns = std::min(shared.spin_ns, kBarrierSpinNs);
   const auto workers = static_cast<size_t>(team->size_ - 1);
   shared.members.reserve(workers);
   shared.threads.reserve(workers);
@@ -133,7 +136,7 @@ void ThreadTeam::run_erased(Body body, void* context) {
   const uint32_t all_done = done + workers;
   shared.ticket.advance();
   shared.run_member(0);
-  while (done != all_done) done = shared.done.wait(done, shared.spin_ns);
+  while (done != all_done) done = shared.done.wait(done, shared.barrier_spin_ns);
 
   if (!shared.failed.load(std::memory_order_relaxed)) return;  // ordered by `done`
   shared.failed.store(false, std::memory_order_relaxed);       // and what follows by the next ticket
@@ -154,7 +157,7 @@ void ThreadTeam::barrier(int) {
     shared.phase.advance();
     return;
   }
-  shared.phase.wait(phase, shared.spin_ns);
+  shared.phase.wait(phase, shared.barrier_spin_ns);
   if (shared.failed.load(std::memory_order_acquire)) throw LeaveRun{};
 }
 

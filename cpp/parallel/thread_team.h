@@ -25,9 +25,12 @@ struct TeamOptions {
   int64_t spin_ns = 0;  // longest spin before a member parks; 0: kDefaultSpinNs; negative: park at once
 };
 
-// Two decode steps lie one sampling apart (some 50 µs at a vocabulary of 49k), and waking a parked thread costs 5 to 50 µs:
+// Two decode steps lie one sampling apart (10 to 150 µs at a vocabulary of 49k), and waking a parked thread costs 5 to 50 µs:
 // a worker that spins 200 µs stays awake between steps and costs an idle machine nothing that a person could measure.
 inline constexpr int64_t kDefaultSpinNs = 200'000;
+// Inside a run, members arrive within a few µs of each other. One that is later than this has lost its CPU to somebody
+// else, and may get this one back if the waiting member parks.
+inline constexpr int64_t kBarrierSpinNs = 50'000;
 
 class ThreadTeam {
  public:
