@@ -3,9 +3,10 @@
 """Prints layout_test.c from the headers: run it when fields were appended, and read the difference before committing.
 
 A line of layout_test.c that changes instead of appearing breaks every client that was compiled before. Usage:
-tests/abi/make_layout_test.py > tests/abi/layout_test.c
+tests/abi/make_layout_test.py > tests/abi/layout_test.c; with --check [CC] it says whether the file is up to date.
 """
 
+import difflib
 import re
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def constants():
             yield name, int(value)
 
 
-def measure(structs):
+def measure(structs, cc):
     """{(struct, None): size, (struct, field): (offset, size)}, as the C compiler has it."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", '#include "lmnative/lmnative.h"', "int main(void) {"]
     for s in structs:
@@ -54,25 +55,39 @@ def measure(structs):
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "m.c"), Path(folder, "m")
         source.write_text("\n".join(lines))
-        subprocess.run(["cc", f"-I{abi_headers.INCLUDE}", source, "-o", program], check=True)
+        subprocess.run([cc, f"-I{abi_headers.INCLUDE}", source, "-o", program], check=True)
         output = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     return [line.split() for line in output.splitlines()]
 
 
-def main():
+def layout_test(cc):
     structs = abi_headers.structs()
     sized = {s.name for s in structs if s.fields[0][1] == "struct_size"}
-    print(HEAD)
-    for name, field, first, second in measure(structs):
+    lines = [HEAD]
+    for name, field, first, second in measure(structs, cc):
         if field == "-":
-            print(f"\n{'SIZE' if name in sized else 'ELEMENT'}({name}, {first});")
+            lines.append(f"\n{'SIZE' if name in sized else 'ELEMENT'}({name}, {first});")
         else:
-            print(f"FIELD({name}, {field}, {first}, {second});")
-    print()
-    for name, value in constants():
-        print(f"VALUE({name}, {value});")
-    print("#endif\n\nint main(void) { return 0; }")
+            lines.append(f"FIELD({name}, {field}, {first}, {second});")
+    lines.append("")
+    lines += [f"VALUE({name}, {value});" for name, value in constants()]
+    lines.append("#endif\n\nint main(void) { return 0; }")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    if "--check" not in sys.argv:
+        sys.stdout.write(layout_test("cc"))
+        return 0
+    text = layout_test(sys.argv[2] if len(sys.argv) > 2 else "cc")
+    frozen = Path(__file__).with_name("layout_test.c").read_text()
+    if text == frozen:
+        print(f"{text.count('FIELD(') - 1} fields lie where layout_test.c says")
+        return 0
+    sys.stdout.writelines(difflib.unified_diff(frozen.splitlines(True), text.splitlines(True), "layout_test.c", "headers"))
+    print("layout_test.c is not that of the headers: see the top of tests/abi/make_layout_test.py")
+    return 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the clients of tests/abi in five languages, runs them, and compares what they print, byte for byte.
 
-Usage: run.py --library PATH/liblmnative.so [--model PATH] [--build FOLDER] [--only c,go] [--flags=-fsanitize=address]. A language whose tools are missing
-is skipped with the reason; C is the reference and may not be. Standard library only. Exit code 0 when all that ran agree.
+Usage: run.py [--library PATH/liblmnative.so] [--model PATH] [--build FOLDER] [--only c,go] [--flags=-fsanitize=address].
+Without --library the one of the Python package lmnative that is installed, with its headers. A language whose tools are
+missing is skipped with the reason; C is the reference and may not be. Standard library only. Exit code 0 when all that
+ran agree.
 """
 
 import argparse
@@ -45,9 +47,9 @@ def run(command, environment=None, folder=None):
 
 
 class Clients:
-    def __init__(self, library, build, flags):
+    def __init__(self, library, include, build, flags):
         self.library, self.build = library, build
-        self.include = f"-I{ROOT / 'include'}"
+        self.include = f"-I{include}"
         self.link = [f"-L{library.parent}", "-llmnative", f"-Wl,-rpath,{library.parent}"]
         self.warnings = ["-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror", "-O2", *flags]
 
@@ -86,6 +88,15 @@ class Clients:
         return [out]
 
 
+def installed():
+    """Library and headers of the installed package."""
+    try:
+        import lmnative
+    except ImportError as error:
+        raise SystemExit(f"give --library, or install the package lmnative ({error})") from error
+    return Path(lmnative.get_library()), Path(lmnative.get_include())
+
+
 def compare(reference, output):
     """'' when equal; otherwise the first line that differs."""
     if reference == output:
@@ -109,17 +120,17 @@ def check_script(output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--library", type=Path)
     parser.add_argument("--model", default=os.environ.get("LMN_TEST_MODEL") or "smollm2-135m")
     parser.add_argument("--build", type=Path)
     parser.add_argument("--only", default="c,cpp,ctypes,go,rust")
     parser.add_argument("--flags", default="", help="more flags for the C and the C++ compiler")
     options = parser.parse_args()
-    library = options.library.absolute()
-    build = (options.build or library.parent / "abi_clients").absolute()
+    library, include = (options.library.absolute(), ROOT / "include") if options.library else installed()
+    build = (options.build or ROOT / "build" / "abi_clients").absolute()
     build.mkdir(parents=True, exist_ok=True)
-    clients = Clients(library, build, options.flags.split())
-    reference, failed, skipped = None, 0, 0
+    clients = Clients(library, include, build, options.flags.split())
+    reference, passed, failed, skipped = None, 0, 0, 0
     for name in options.only.split(","):
         start = time.monotonic()
         try:
@@ -136,8 +147,9 @@ def main():
         except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
             difference = str(error)
         failed += bool(difference)
+        passed += not difference
         print(f"{'FAIL' if difference else 'ok  '} {name} ({time.monotonic() - start:.1f} s) {difference}".rstrip())
-    print(f"abi clients: {failed} failed, {skipped} skipped")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or reference is None else 0
 
 
