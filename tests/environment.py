@@ -257,18 +257,22 @@ def ensure_test_modules() -> None:
     if not has_module("pytest"):
         say("installing pytest")
         pip_install("pytest")
-    if not has_module("torch"):
-        # A few tests compare with torch. It is too large to download for them; where pip has it on disk, it is used.
-        offline = ("--no-index", "--no-deps", "torch")
-        if works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *offline):
-            version = subprocess.run(
-                [str(VENV_PYTHON), "-c", "import importlib.metadata as m; print(m.version('torch').split('+')[0])"],
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            ).stdout.strip()
-            say(f"installing what torch {version} needs")
-            pip_install(f"torch=={version}")
+    ensure_torch()
+
+
+def ensure_torch() -> None:
+    """A few tests compare with torch. It is too large to download for them; where pip has it on disk, it is used."""
+    if works(VENV_PYTHON, "-c", "import torch", cwd="/"):
+        return
+    offline = ("--no-index", "--no-deps", "torch")
+    if not works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *offline):
+        return
+    code = "import importlib.metadata as m; print(m.version('torch').split('+')[0])"
+    version = subprocess.run(
+        [str(VENV_PYTHON), "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
+    say(f"installing what torch {version} needs")
+    pip_install(f"torch=={version}")
 
 
 def set_up(purpose: str) -> None:
