@@ -33,6 +33,11 @@ JOBS = str(len(os.sched_getaffinity(0)))
 TEST_FILES = {
     "tests/unit/*/*_test.cc": lambda path: f"unit_{path.parent.name}",
     "tests/conformance/*_test.cc": lambda path: "conformance",
+    "tests/abi/abuse/*_test.cc": lambda path: "abi_abuse",
+    "tests/abi/abidiff_test.py": lambda path: "abi_diff",
+    "tests/abi/install_test.py": lambda path: "abi_install",
+    "tests/abi/layout_test.c": lambda path: "abi_layout",
+    "tests/abi/make_layout_test.py": lambda path: "abi_layout",
     "tests/python/*_test.py": lambda path: path.stem,
 }
 
@@ -134,9 +139,7 @@ def stage_native(log: Log) -> Result:
 
 def stage_abi(log: Log) -> Result:
     """The same script in C, C++, ctypes, Go and Rust, against the library of the installed wheel."""
-    _, library = log.run(env.VENV_PYTHON, "-c", "import lmnative; print(lmnative.get_library())")
-    script = ROOT / "tests" / "abi" / "run.py"
-    code, output = log.run(env.VENV_PYTHON, script, "--library", library.strip(), "--build", BUILD / "abi")
+    code, output = log.run(env.VENV_PYTHON, ROOT / "tests" / "abi" / "run.py", "--build", BUILD / "abi_clients")
     return from_output("abi", output, code)
 
 
