@@ -14,10 +14,11 @@ help:
 	@echo "make bench               benchmarks (see bench/run.py --help)"
 	@echo "make lint, make format   check or fix the style;  make clean   remove what was built"
 
+# The prompt goes through the environment, unexpanded: quotes and dollars in it are the user's.
+demo: override export PROMPT := $(value PROMPT)
 demo:
 	@$(PYTHON) tests/environment.py demo
 	@$(VENV)/lmnative run --stats smollm2-135m "$$PROMPT"
-demo: export PROMPT := $(value PROMPT)
 
 test:
 	@$(PYTHON) tests/run.py

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lmnative import _lmnative
-from lmnative.errors import ChatTemplateError, NotFoundError, UnsupportedError
+from lmnative.errors import ChatTemplateError, InvalidArgumentError, NotFoundError, UnsupportedError
 from lmnative.sampling import integer, tristate
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
@@ -147,8 +147,10 @@ class Tokenizer:
             pairs = [(message["role"], message["content"]) for message in checked]
             try:
                 return self._handle.render(pairs, bool(add_generation_prompt))
+            except InvalidArgumentError as error:
+                raise ChatTemplateError(str(error)) from None
             except (UnsupportedError, NotFoundError):
-                pass
+                pass  # a template that the library does not know, or none
         source = template if template is not None else self.chat_template
         if source is None:
             raise ChatTemplateError(f"{self._model.path} has no chat template: use generate(), or give template=")
