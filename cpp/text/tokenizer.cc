@@ -129,9 +129,10 @@ Status Tokenizer::Impl::fill_vocabulary(const TokenizerData& data, size_t total_
   for (size_t i = 0; i < data.tokens.size(); ++i) {
     const int32_t type = data.token_types.empty() ? 1 : data.token_types[i];
     LMN_RETURN_IF_ERROR(add_token(data.tokens[i], type, is_byte_level));
-    if (unk_id < 0 && type == static_cast<int32_t>(TokenKind::kUnknown))
-      unk_id = static_cast<int32_t>(i);
+    const bool unknown = type == static_cast<int32_t>(TokenKind::kUnknown);
+    if (unknown && unk_id < 0) unk_id = static_cast<int32_t>(i);
   }
+  vocabulary.build_index();
   return {};
 }
 

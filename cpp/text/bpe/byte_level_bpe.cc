@@ -20,6 +20,43 @@ constexpr std::array<int16_t, kSpellings> kByteOfSpelling = [] {
   return table;
 }();
 
+// One line of the merges: where the bytes of its tokens are in a buffer.
+struct MergeText {
+  size_t rank;
+  size_t begin, middle, end;
+  uint64_t left_hash, right_hash;
+
+  std::string_view left(std::string_view buffer) const {
+    return buffer.substr(begin, middle - begin);
+  }
+  std::string_view right(std::string_view buffer) const {
+    return buffer.substr(middle, end - middle);
+  }
+  std::string_view both(std::string_view buffer) const { return buffer.substr(begin, end - begin); }
+};
+
+Status bad_merge(size_t rank, std::string_view text, const char* what) {
+  return error(Code::kCorrupt, "tokenizer merge %zu, '%.*s', %s", rank,
+               static_cast<int>(std::min<size_t>(text.size(), 80)), text.data(), what);
+}
+
+// Appends the bytes to `buffer` and the merge to `out`; leaves out a merge that no text reaches.
+Status read_merge(std::string_view text, size_t rank, std::string& buffer,
+                  std::vector<MergeText>& out) {
+  const size_t space = text.find(' ', 1);
+  if (space == std::string_view::npos || space + 1 == text.size()) {
+    return bad_merge(rank, text, "is not two tokens separated by a space");
+  }
+  MergeText merge{rank, buffer.size(), 0, 0, 0, 0};
+  // Merging starts from bytes, so a character that spells none never takes part.
+  if (!append_unspelled(buffer, text.substr(0, space))) return {};
+  merge.middle = buffer.size();
+  if (!append_unspelled(buffer, text.substr(space + 1))) return {};
+  merge.end = buffer.size();
+  out.push_back(merge);
+  return {};
+}
+
 }  // namespace
 
 bool append_unspelled(std::string& out, std::string_view spelled) {
@@ -56,64 +93,85 @@ Result<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::create(
     const Vocabulary& vocabulary, const SpecialTokens& specials,
     const std::vector<std::string_view>& merges, PreTokenizer pre) {
   std::unique_ptr<ByteLevelBpe> bpe(new ByteLevelBpe(vocabulary, pre));
-  const size_t slots = std::bit_ceil(2 * merges.size() + 2);
-  bpe->slots_.assign(slots, Slot{-1, -1, {}});
-  bpe->shift_ = 64 - std::countr_zero(slots);
-
-  std::string bytes;  // of the left token, then of both
-  int32_t expected =
-      0;  // vocabularies list the results of merges in order: usually no search is needed
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const std::string_view merge = merges[rank];
-    const size_t space = merge.find(' ', 1);
-    if (space == std::string_view::npos || space + 1 == merge.size()) {
-      return error(Code::kCorrupt,
-                   "tokenizer merge %zu is '%.*s', want two tokens separated by a space", rank,
-                   static_cast<int>(std::min<size_t>(merge.size(), 80)), merge.data());
-    }
-    const std::string_view left_text = merge.substr(0, space), right_text = merge.substr(space + 1);
-    bytes.clear();
-    if (!append_unspelled(bytes, left_text))
-      continue;  // no text contains it: merging starts from bytes
-    const size_t left_size = bytes.size();
-    if (!append_unspelled(bytes, right_text)) continue;
-    const std::string_view both = bytes;
-    const auto id_of = [&](std::string_view token_bytes, std::string_view text) {
-      const int32_t id = vocabulary.find(token_bytes);
-      return id >= 0 ? id : specials.find(text);
-    };
-    const int32_t left = id_of(both.substr(0, left_size), left_text);
-    const int32_t right = id_of(both.substr(left_size), right_text);
-    const int32_t result = vocabulary.surely_finds(both, expected)
-                               ? expected
-                               : id_of(both, std::string(left_text).append(right_text));
-    if (left < 0 || right < 0 || result < 0) {
-      return error(Code::kCorrupt,
-                   "tokenizer merge %zu, '%.*s', needs a token that the vocabulary does not have",
-                   rank, static_cast<int>(std::min<size_t>(merge.size(), 80)), merge.data());
-    }
-    expected = result + 1;
-    bpe->add_merge(left, right, {static_cast<uint32_t>(rank), result});
-  }
+  LMN_RETURN_IF_ERROR(bpe->read_rules(specials, merges));
+  bpe->index_rules();
   return bpe;
 }
 
-void ByteLevelBpe::add_merge(int32_t left, int32_t right, PairMerge merge) {
-  size_t i = slot_of(left, right);
-  while (slots_[i].left >= 0) {
-    if (slots_[i].left == left && slots_[i].right == right)
-      return;  // listed before, with a better rank
-    i = (i + 1) & (slots_.size() - 1);
+Status ByteLevelBpe::read_rules(const SpecialTokens& specials,
+                                const std::vector<std::string_view>& merges) {
+  rules_.reserve(merges.size());
+  std::vector<MergeText> block;
+  std::string bytes;  // of the tokens of a block
+  // Vocabularies list the results of merges in order: usually no search is needed.
+  int32_t expected = 0;
+  for (size_t first = 0; first < merges.size(); first += kLookupBlock) {
+    const size_t end = std::min(first + kLookupBlock, merges.size());
+    block.clear();
+    bytes.clear();
+    for (size_t rank = first; rank < end; ++rank) {
+      LMN_RETURN_IF_ERROR(read_merge(merges[rank], rank, bytes, block));
+    }
+    for (MergeText& merge : block) {
+      merge.left_hash = hash_bytes(merge.left(bytes));
+      merge.right_hash = hash_bytes(merge.right(bytes));
+      vocabulary_.prefetch(merge.left_hash);
+      vocabulary_.prefetch(merge.right_hash);
+    }
+    for (const MergeText& merge : block) {
+      int32_t left = vocabulary_.find(merge.left(bytes), merge.left_hash);
+      int32_t right = vocabulary_.find(merge.right(bytes), merge.right_hash);
+      int32_t result = vocabulary_.surely_finds(merge.both(bytes), expected)
+                           ? expected
+                           : vocabulary_.find(merge.both(bytes));
+      // A token that merges may be listed as user-defined: it is then known by its spelling.
+      const std::string_view text = merges[merge.rank];
+      const size_t space = text.find(' ', 1);
+      if (left < 0) left = specials.find(text.substr(0, space));
+      if (right < 0) right = specials.find(text.substr(space + 1));
+      if (result < 0) {
+        result = specials.find(std::string(text.substr(0, space)).append(text.substr(space + 1)));
+      }
+      if (left < 0 || right < 0 || result < 0) {
+        return bad_merge(merge.rank, text, "needs a token that the vocabulary does not have");
+      }
+      expected = result + 1;
+      rules_.push_back({left, right, result});
+    }
   }
-  slots_[i] = Slot{left, right, merge};
+  return {};
+}
+
+void ByteLevelBpe::index_rules() {
+  const size_t slots = std::bit_ceil(2 * rules_.size() + 2);  // a search always meets an empty one
+  slots_.assign(slots, Slot{0, -1});
+  shift_ = 64 - std::countr_zero(slots);
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    if (i + kLookupBlock < rules_.size()) {
+      const Rule& later = rules_[i + kLookupBlock];
+      __builtin_prefetch(&slots_[hash_pair(later.left, later.right) >> shift_], 1);
+    }
+    const Rule& rule = rules_[i];
+    if (Pairs{this}.find(rule.left, rule.right).id >= 0) continue;  // listed with a better rank
+    const uint64_t hash = hash_pair(rule.left, rule.right);
+    size_t at = hash >> shift_;
+    while (slots_[at].rule >= 0) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = Slot{tag_of(hash), static_cast<int32_t>(i)};
+  }
 }
 
 PairMerge ByteLevelBpe::Pairs::find(int32_t left, int32_t right) const {
-  const std::vector<Slot>& slots = bpe->slots_;
-  for (size_t i = bpe->slot_of(left, right);; i = (i + 1) & (slots.size() - 1)) {
-    const Slot& slot = slots[i];
-    if (slot.left == left && slot.right == right) return slot.merge;
-    if (slot.left < 0) return {};
+  const uint64_t hash = hash_pair(left, right);
+  const Slot* slots = bpe->slots_.data();
+  const size_t mask = bpe->slots_.size() - 1;
+  for (size_t i = hash >> bpe->shift_;; i = (i + 1) & mask) {
+    const Slot slot = slots[i];
+    if (slot.rule < 0) return {};
+    if (slot.tag != tag_of(hash)) continue;
+    const Rule& rule = bpe->rules_[static_cast<size_t>(slot.rule)];
+    if (rule.left == left && rule.right == right) {
+      return {static_cast<uint32_t>(slot.rule), rule.result};
+    }
   }
 }
 
@@ -145,7 +203,8 @@ void ByteLevelBpe::encode_piece(std::string_view piece, std::vector<int32_t>& sc
 }
 
 int64_t ByteLevelBpe::memory_bytes() const {
-  return static_cast<int64_t>(sizeof(*this) + slots_.capacity() * sizeof(Slot));
+  return static_cast<int64_t>(sizeof(*this) + slots_.capacity() * sizeof(Slot) +
+                              rules_.capacity() * sizeof(Rule));
 }
 
 }  // namespace lmn::text

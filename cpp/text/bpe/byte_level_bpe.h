@@ -39,9 +39,12 @@ class ByteLevelBpe {
   int64_t memory_bytes() const;
 
  private:
+  struct Rule {  // in the order of rank
+    int32_t left, right, result;
+  };
   struct Slot {
-    int32_t left, right;  // left < 0: empty
-    PairMerge merge;
+    uint32_t tag;  // bits of the hash of the pair
+    int32_t rule;  // -1: empty
   };
   struct Pairs {
     using Symbol = int32_t;
@@ -51,12 +54,15 @@ class ByteLevelBpe {
   };
 
   explicit ByteLevelBpe(const Vocabulary& vocabulary, PreTokenizer pre);
-  size_t slot_of(int32_t left, int32_t right) const {
+  static uint64_t hash_pair(int32_t left, int32_t right) {
     const uint64_t key =
         static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-    return (key * 0x9E3779B97F4A7C15u) >> shift_;
+    return key * 0x9E3779B97F4A7C15u;  // 2^64 / golden ratio
   }
-  void add_merge(int32_t left, int32_t right, PairMerge merge);
+  // The top bits choose the slot; the low 32 depend on the right token only.
+  static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 20); }
+  Status read_rules(const SpecialTokens& specials, const std::vector<std::string_view>& merges);
+  void index_rules();
   void encode_piece(std::string_view piece, std::vector<int32_t>& scratch,
                     std::vector<int32_t>& out) const;
 
@@ -65,8 +71,9 @@ class ByteLevelBpe {
   // A piece that is a token is that token, whatever the merges say ("ignore_merges" of Llama 3).
   bool whole_pieces_;
   std::array<int32_t, 256> byte_ids_;  // -1: no such token
-  std::vector<Slot> slots_;            // power of two, at most half full
-  int shift_ = 0;
+  std::vector<Rule> rules_;
+  std::vector<Slot> slots_;  // power of two, at most half full
+  int shift_ = 0;            // 64 - log2(slots)
 };
 
 }  // namespace lmn::text

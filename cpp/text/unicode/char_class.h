@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Character classes, as the regular expressions of tokenizers distinguish them. Unicode 14.0.
+// Character classes, as the regular expressions of tokenizers distinguish them. Unicode 16.0.
 #pragma once
 
 #include <array>

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes char_class_table.inc from Python's unicodedata: the character classes that the pre-tokenisers distinguish.
+"""Writes char_class_table.inc: the character classes that the pre-tokenisers distinguish.
 
 Every code point is a letter (\\p{L}), a number (\\p{N}), whitespace (the White_Space property, which is what \\s means
 in the regex engines the original tokenizers use: Oniguruma, Rust, Python's regex), or other. The table lists the
 points where the class changes, each as code_point << 2 | class, ascending; a binary search finds the class.
 White_Space is not in unicodedata; its 25 characters have been fixed since Unicode 6.3 and are listed here.
 
-Usage: python3.11 char_class_table.py > char_class_table.inc. The checked-in output is from Unicode 14.0, the version of
-Oniguruma 6.9.8 inside Hugging Face tokenizers; a Python with another version is refused.
+Usage: char_class_table.py > char_class_table.inc, with unicodedata2==16.0.0 from PyPI. Unicode 16.0 is what Oniguruma
+6.9.10 inside Hugging Face tokenizers 0.23 has: \\p{L} and \\p{N} are equal there for every code point.
 """
 
 import sys
-import unicodedata
 
-UNICODE_VERSION = "14.0.0"
+import unicodedata2
+
+UNICODE_VERSION = "16.0.0"
 OTHER, LETTER, NUMBER, SPACE = range(4)
 WHITE_SPACE = frozenset(
     [*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
@@ -24,12 +25,12 @@ WHITE_SPACE = frozenset(
 def char_class(code_point: int) -> int:
     if code_point in WHITE_SPACE:
         return SPACE
-    return {"L": LETTER, "N": NUMBER}.get(unicodedata.category(chr(code_point))[0], OTHER)
+    return {"L": LETTER, "N": NUMBER}.get(unicodedata2.category(chr(code_point))[0], OTHER)
 
 
 def main() -> None:
-    if unicodedata.unidata_version != UNICODE_VERSION:
-        sys.exit(f"this Python has Unicode {unicodedata.unidata_version}, need {UNICODE_VERSION} (Python 3.11)")
+    if unicodedata2.unidata_version != UNICODE_VERSION:
+        sys.exit(f"unicodedata2 has Unicode {unicodedata2.unidata_version}, need {UNICODE_VERSION}")
     changes = []
     previous = None
     for code_point in range(0x110000):

@@ -3,6 +3,7 @@
 // SentencePiece BPE against the sentencepiece library: vocabularies it trained, with and without a
 // space in front, byte tokens and pieces that span words.
 #include <cmath>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,6 +63,22 @@ TEST(ids_without_prefix_and_byte_tokens_are_those_of_sentencepiece) {
   compare_with_expectations(1);
 }
 TEST(ids_of_pieces_across_words_are_those_of_sentencepiece) { compare_with_expectations(2); }
+
+// In one piece of 256 KiB when pieces span words: no cutting at spaces helps.
+TEST(long_texts_take_well_under_a_second) {
+  for (const size_t index : {0u, 2u}) {
+    const auto tokenizer = Model(index).create();
+    for (const char* unit : {"the other ", "a", " ", "Q"}) {
+      std::string text;
+      while (text.size() < 1 << 18) text += unit;
+      const std::clock_t start = std::clock();
+      const auto ids = tokenizer->encode(text);
+      ASSERT_OK(ids);
+      EXPECT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 4);
+      EXPECT(*tokenizer->decode(*ids) == text);
+    }
+  }
+}
 
 TEST(bos_is_added_by_default_and_eos_on_request) {
   const auto tokenizer = Model(0).create();
