@@ -41,22 +41,25 @@ ValueId Builder::linear(ValueId x, ValueId weight, ValueId bias, bool precise, s
   return node(Op::kLinear, std::move(inputs), std::move(attributes), std::move(name));
 }
 
-ValueId Builder::rope_table(ValueId positions, ValueId inv_freq, float magnitude, std::string name) {
+ValueId Builder::rope_table(ValueId positions, ValueId inv_freq, float magnitude,
+                            std::string name) {
   return node(Op::kRopeTable, {positions, inv_freq}, {{"magnitude", magnitude}}, std::move(name));
 }
 
-ValueId Builder::rope(ValueId x, ValueId cos_sin, int64_t heads, std::string_view style, std::string name) {
-  return node(Op::kRope, {x, cos_sin}, {{"heads", heads}, {"style", std::string(style)}}, std::move(name));
+ValueId Builder::rope(ValueId x, ValueId cos_sin, int64_t heads, std::string_view style,
+                      std::string name) {
+  return node(Op::kRope, {x, cos_sin}, {{"heads", heads}, {"style", std::string(style)}},
+              std::move(name));
 }
 
 ValueId Builder::kv_write(ValueId k, ValueId v, ValueId slots, ValueId kv, std::string name) {
   return node(Op::kKvWrite, {k, v, slots, kv}, {}, std::move(name));
 }
 
-ValueId Builder::attention(ValueId q, ValueId kv, ValueId positions, ValueId sequence_index, ValueId block_tables,
-                           int64_t heads, float scale, std::string name) {
-  return node(Op::kAttention, {q, kv, positions, sequence_index, block_tables}, {{"heads", heads}, {"scale", scale}},
-              std::move(name));
+ValueId Builder::attention(ValueId q, ValueId kv, ValueId positions, ValueId sequence_index,
+                           ValueId block_tables, int64_t heads, float scale, std::string name) {
+  return node(Op::kAttention, {q, kv, positions, sequence_index, block_tables},
+              {{"heads", heads}, {"scale", scale}}, std::move(name));
 }
 
 ValueId Builder::silu_mul(ValueId gate, ValueId up, std::string name) {

@@ -13,7 +13,9 @@ namespace lmn::graph {
 
 class Builder {
  public:
-  ValueId input(std::string name, ValueType type) { return graph_.add_input(std::move(name), std::move(type)); }
+  ValueId input(std::string name, ValueType type) {
+    return graph_.add_input(std::move(name), std::move(type));
+  }
   ValueId constant(Piece piece);
   ValueId constant(Constant constant) { return graph_.add_constant(std::move(constant)); }
   void output(ValueId id, std::string name);
@@ -25,8 +27,8 @@ class Builder {
   ValueId rope_table(ValueId positions, ValueId inv_freq, float magnitude, std::string name);
   ValueId rope(ValueId x, ValueId cos_sin, int64_t heads, std::string_view style, std::string name);
   ValueId kv_write(ValueId k, ValueId v, ValueId slots, ValueId kv, std::string name);
-  ValueId attention(ValueId q, ValueId kv, ValueId positions, ValueId sequence_index, ValueId block_tables,
-                    int64_t heads, float scale, std::string name);
+  ValueId attention(ValueId q, ValueId kv, ValueId positions, ValueId sequence_index,
+                    ValueId block_tables, int64_t heads, float scale, std::string name);
   ValueId silu_mul(ValueId gate, ValueId up, std::string name);
   ValueId add(ValueId a, ValueId b, std::string name);
   ValueId gather_rows(ValueId x, ValueId indices, std::string name);

@@ -28,7 +28,8 @@ std::string merged_name(const std::vector<Piece>& pieces) {
     prefix = std::min(prefix, shortest);
     while (first.compare(0, prefix, other.substr(0, prefix)) != 0) --prefix;
     suffix = std::min(suffix, shortest);
-    while (first.compare(first.size() - suffix, suffix, other.substr(other.size() - suffix)) != 0) --suffix;
+    while (first.compare(first.size() - suffix, suffix, other.substr(other.size() - suffix)) != 0)
+      --suffix;
   }
   suffix = std::min(suffix, shortest - prefix);
   std::string out = first.substr(0, prefix) + "{";
@@ -106,7 +107,8 @@ ValueId Graph::add_constant(Constant constant) {
   return static_cast<ValueId>(values.size() - 1);
 }
 
-Result<NodeId> Graph::add(Op op, std::vector<ValueId> operands, Attributes attributes, std::string name) {
+Result<NodeId> Graph::add(Op op, std::vector<ValueId> operands, Attributes attributes,
+                          std::string name) {
   Node node{op, std::move(operands), {}, std::move(attributes), std::move(name)};
   std::vector<ValueType> types;
   LMN_RETURN_IF_ERROR(infer(*this, node, &types));

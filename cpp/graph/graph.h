@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The intermediate representation between model files and plans: SSA. A graph is a list of values and a list of nodes in
-// an order in which every value is defined before it is used. It knows operators and shapes, never devices or addresses
-// of results. Graphs are values: passes take one and return another; constants are shared between copies.
+// The intermediate representation between model files and plans: SSA. A graph is a list of values and a list of
+// nodes in an order in which every value is defined before it is used. It knows operators and shapes, never devices
+// or addresses of results. Graphs are values: passes take one and return another; constants are shared between
+// copies.
 //
 // Three things a value may be: an input (bound from step to step), a constant (bytes in a mapped file or owned), or the
 // output of a node. Everything a caller may get wrong is a Status from add() or verify() (schema.h has the rules).
@@ -32,7 +33,8 @@ enum class Op : uint16_t {
 #define LMN_OP(e, name, args, text) k##e,
 #include "ops/ops.def"
 #undef LMN_OP
-  kColumns,  // a view of neighbouring columns of a matrix; plans turn it into a pointer and a stride
+  // A view of neighbouring columns of a matrix; plans turn it into a pointer and a stride.
+  kColumns,
 };
 inline constexpr int kOpCount = static_cast<int>(Op::kColumns) + 1;
 
@@ -48,14 +50,16 @@ using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-// One dimension: a size, or the name of a size that changes from step to step ("tokens", "sequences", "outputs", "pages").
+// One dimension: a size, or the name of a size that changes from step to step ("tokens", "sequences", "outputs",
+// "pages").
 struct Dim {
   int64_t size = 0;
   std::string symbol;  // empty: `size` counts
 
   template <std::integral T>
-  Dim(T value) : size(static_cast<int64_t>(value)) {}  // NOLINT: implicit by design, Dims{"tokens", 576}
-  Dim(const char* name) : symbol(name) {}              // NOLINT: as above
+  Dim(T value)
+      : size(static_cast<int64_t>(value)) {}  // NOLINT: implicit by design, Dims{"tokens", 576}
+  Dim(const char* name) : symbol(name) {}     // NOLINT: as above
   explicit Dim(std::string name) : symbol(std::move(name)) {}
 
   bool is_constant() const { return symbol.empty(); }
@@ -136,7 +140,8 @@ class Attributes {
 
 struct Node {
   Op op;
-  std::vector<ValueId> inputs;   // kNone where an optional operand is absent; trailing ones may be left out
+  std::vector<ValueId>
+      inputs;  // kNone where an optional operand is absent; trailing ones may be left out
   std::vector<ValueId> outputs;  // all of them, used or not
   Attributes attributes;
   std::string name;  // where it comes from ("blk.0.attn_q"): for messages, dumps and profiles
@@ -152,9 +157,9 @@ struct Output {
 // The vectors are open: passes and tests may build what they like, and verify() judges it.
 struct Graph {
   std::vector<Value> values;
-  std::vector<Node> nodes;       // in order of definition
-  std::vector<ValueId> inputs;   // what a caller binds, KV caches included (layer 0 first)
-  std::vector<Output> outputs;   // kept by every pass
+  std::vector<Node> nodes;      // in order of definition
+  std::vector<ValueId> inputs;  // what a caller binds, KV caches included (layer 0 first)
+  std::vector<Output> outputs;  // kept by every pass
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }

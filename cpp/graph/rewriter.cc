@@ -6,7 +6,8 @@ namespace lmn::graph {
 Rewriter::Rewriter(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.values.reserve(from.values.size());
   to_.nodes.reserve(from.nodes.size());
-  for (ValueId id : from.inputs) replace(id, to_.add_input(from.value(id).name, from.value(id).type));
+  for (ValueId id : from.inputs)
+    replace(id, to_.add_input(from.value(id).name, from.value(id).type));
 }
 
 ValueId Rewriter::map(ValueId old) {
@@ -25,13 +26,17 @@ Status Rewriter::copy(const Node& node) {
   std::vector<ValueId> inputs;
   inputs.reserve(node.inputs.size());
   for (ValueId id : node.inputs) inputs.push_back(map(id));
-  LMN_ASSIGN_OR_RETURN(const NodeId id, to_.add(node.op, std::move(inputs), node.attributes, node.name));
-  for (size_t i = 0; i < node.outputs.size(); ++i) replace(node.outputs[i], to_.node(id).outputs[i]);
+  LMN_ASSIGN_OR_RETURN(const NodeId id,
+                       to_.add(node.op, std::move(inputs), node.attributes, node.name));
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    replace(node.outputs[i], to_.node(id).outputs[i]);
   return {};
 }
 
-Result<ValueId> Rewriter::add(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name) {
-  LMN_ASSIGN_OR_RETURN(const NodeId id, to_.add(op, std::move(inputs), std::move(attributes), std::move(name)));
+Result<ValueId> Rewriter::add(Op op, std::vector<ValueId> inputs, Attributes attributes,
+                              std::string name) {
+  LMN_ASSIGN_OR_RETURN(const NodeId id,
+                       to_.add(op, std::move(inputs), std::move(attributes), std::move(name)));
   return to_.node(id).outputs.front();
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rewriter: how a pass turns one graph into another. It walks the old nodes in order and, for each, copies it, leaves it
-// out, or writes others in its place; operands are looked up under their old ids. All inputs are kept, and those
-// constants that something reads.
+// Rewriter: how a pass turns one graph into another. It walks the old nodes in order and, for each, copies it,
+// leaves it out, or writes others in its place; operands are looked up under their old ids. All inputs are kept,
+// and those constants that something reads.
 #pragma once
 
 #include <string>

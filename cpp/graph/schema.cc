@@ -9,7 +9,8 @@ namespace {
 // One node under inspection. Checks return a Status that names the node and both sides of what does not fit.
 class Checker {
  public:
-  Checker(const Graph& graph, const Node& node) : graph_(graph), node_(node), spec_(schema(node.op)) {}
+  Checker(const Graph& graph, const Node& node)
+      : graph_(graph), node_(node), spec_(schema(node.op)) {}
 
   bool has(size_t i) const { return node_.input(i) != kNone; }
   const ValueType& type(size_t i) const { return graph_.value(node_.inputs[i]).type; }
@@ -24,28 +25,35 @@ class Checker {
   }
   Status expect(bool condition, size_t i, const std::string& expected) const {
     if (condition) return {};
-    return fail(std::string(spec_.operands[i].name) + " is " + type(i).to_string() + ", expected " + expected);
+    return fail(std::string(spec_.operands[i].name) + " is " + type(i).to_string() + ", expected " +
+                expected);
   }
 
   Status matrix(size_t i, DType dtype) const {
     const ValueType& t = type(i);
-    return expect(t.kind == Kind::kTensor && t.dtype == dtype && t.dims.size() == 2 && t.dims[1].is_constant(), i,
-                  std::string(info(dtype).name) + "[rows, columns]");
+    return expect(t.kind == Kind::kTensor && t.dtype == dtype && t.dims.size() == 2 &&
+                      t.dims[1].is_constant(),
+                  i, std::string(info(dtype).name) + "[rows, columns]");
   }
   Status indices(size_t i) const {
     const ValueType& t = type(i);
-    return expect(t.kind == Kind::kTensor && t.dtype == DType::kI32 && t.dims.size() == 1, i, "i32[rows]");
+    return expect(t.kind == Kind::kTensor && t.dtype == DType::kI32 && t.dims.size() == 1, i,
+                  "i32[rows]");
   }
   Status same_rows(size_t i, size_t as) const {
-    return expect(dim(i, 0) == dim(as, 0), i,
-                  "the rows of " + std::string(spec_.operands[as].name) + ", " + type(as).to_string());
+    return expect(
+        dim(i, 0) == dim(as, 0), i,
+        "the rows of " + std::string(spec_.operands[as].name) + ", " + type(as).to_string());
   }
-  Status same_type(size_t i, const ValueType& want) const { return expect(type(i) == want, i, want.to_string()); }
+  Status same_type(size_t i, const ValueType& want) const {
+    return expect(type(i) == want, i, want.to_string());
+  }
   // A constant matrix in any type a file may store.
   Status weight(size_t i) const {
     const ValueType& t = type(i);
-    return expect(is_constant(i) && t.dims.size() == 2 && t.dims[0].is_constant() && t.dims[1].is_constant(), i,
-                  "a constant matrix");
+    return expect(
+        is_constant(i) && t.dims.size() == 2 && t.dims[0].is_constant() && t.dims[1].is_constant(),
+        i, "a constant matrix");
   }
   // A constant vector of floats.
   Status vector(size_t i, int64_t length) const {
@@ -56,14 +64,17 @@ class Checker {
   }
   Status cache(size_t i) const {
     const ValueType& t = type(i);
-    return expect(t.kind == Kind::kKvCache && t.dims.size() == 2 && t.dims[0].is_constant() && t.dims[1].is_constant(),
+    return expect(t.kind == Kind::kKvCache && t.dims.size() == 2 && t.dims[0].is_constant() &&
+                      t.dims[1].is_constant(),
                   i, "kv[kv_heads, head_dim]");
   }
   // Operand i is [rows, heads * head_dim]; head_dim is 0 where any will do.
   Status heads(size_t i, int64_t heads, int64_t head_dim) const {
     LMN_RETURN_IF_ERROR(matrix(i, DType::kF32));
-    if (heads <= 0) return fail("heads is " + std::to_string(heads) + ", expected a positive number");
-    if (head_dim == 0) return expect(size(i, 1) % heads == 0, i, "columns for " + std::to_string(heads) + " heads");
+    if (heads <= 0)
+      return fail("heads is " + std::to_string(heads) + ", expected a positive number");
+    if (head_dim == 0)
+      return expect(size(i, 1) % heads == 0, i, "columns for " + std::to_string(heads) + " heads");
     return expect(size(i, 1) == heads * head_dim, i,
                   std::to_string(heads) + " * " + std::to_string(head_dim) + " columns");
   }
@@ -107,14 +118,17 @@ bool is_activation_format(DType type) { return type == DType::kQA8 || type == DT
 
 Status infer_linear(const Graph& graph, const Node& node, Types* out) {
   const Checker c(graph, node);
-  LMN_RETURN_IF_ERROR(c.matrix(0, is_activation_format(c.type(0).dtype) ? c.type(0).dtype : DType::kF32));
+  LMN_RETURN_IF_ERROR(
+      c.matrix(0, is_activation_format(c.type(0).dtype) ? c.type(0).dtype : DType::kF32));
   LMN_RETURN_IF_ERROR(c.weight(1));
-  LMN_RETURN_IF_ERROR(c.expect(c.dim(1, 1) == c.dim(0, 1), 1, "the columns of x, " + c.type(0).to_string()));
+  LMN_RETURN_IF_ERROR(
+      c.expect(c.dim(1, 1) == c.dim(0, 1), 1, "the columns of x, " + c.type(0).to_string()));
   int64_t n = c.size(1, 0);
   if (c.has(2)) LMN_RETURN_IF_ERROR(c.vector(2, n));
   if (node.attributes.get_or<int64_t>("interleaved", 0) != 0) {
     const std::vector<Piece>& pieces = graph.value(node.inputs[1]).constant->pieces;
-    LMN_RETURN_IF_ERROR(c.expect(pieces.size() == 2 && pieces[0].view.shape == pieces[1].view.shape &&
+    LMN_RETURN_IF_ERROR(c.expect(pieces.size() == 2 &&
+                                     pieces[0].view.shape == pieces[1].view.shape &&
                                      pieces[0].view.dtype == pieces[1].view.dtype,
                                  1, "two pieces of equal shape and type, for it is interleaved"));
     if (c.has(2)) return c.fail("an interleaved weight takes no bias");
@@ -128,7 +142,8 @@ Status infer_linear(const Graph& graph, const Node& node, Types* out) {
 Status infer_rope_table(const Graph& graph, const Node& node, Types* out) {
   const Checker c(graph, node);
   LMN_RETURN_IF_ERROR(c.indices(0));
-  LMN_RETURN_IF_ERROR(c.expect(c.type(1).dims.size() == 1 && c.size(1, 0) > 0, 1, "a constant f32[rot_dim / 2]"));
+  LMN_RETURN_IF_ERROR(
+      c.expect(c.type(1).dims.size() == 1 && c.size(1, 0) > 0, 1, "a constant f32[rot_dim / 2]"));
   LMN_RETURN_IF_ERROR(c.vector(1, c.size(1, 0)));
   *out = {tensor(DType::kF32, {c.dim(0, 0), 2 * c.size(1, 0)})};
   return {};
@@ -161,13 +176,15 @@ Status infer_attention(const Graph& graph, const Node& node, Types* out) {
   const int64_t heads = c.integer("heads");
   LMN_RETURN_IF_ERROR(c.cache(1));
   LMN_RETURN_IF_ERROR(c.heads(0, heads, c.size(1, 1)));
-  LMN_RETURN_IF_ERROR(c.expect(heads % c.size(1, 0) == 0, 1, "KV heads that divide " + std::to_string(heads) + " heads"));
+  LMN_RETURN_IF_ERROR(c.expect(heads % c.size(1, 0) == 0, 1,
+                               "KV heads that divide " + std::to_string(heads) + " heads"));
   for (size_t i : {2, 3}) {
     LMN_RETURN_IF_ERROR(c.indices(i));
     LMN_RETURN_IF_ERROR(c.same_rows(i, 0));
   }
   LMN_RETURN_IF_ERROR(c.expect(c.type(4).kind == Kind::kTensor && c.type(4).dtype == DType::kI32 &&
-                                   c.type(4).dims.size() == 2, 4, "i32[sequences, pages]"));
+                                   c.type(4).dims.size() == 2,
+                               4, "i32[sequences, pages]"));
   *out = {c.type(0)};
   return {};
 }
@@ -192,8 +209,9 @@ Status quantized(const Checker& c, const Node& node, Types* out) {
   const std::string& name = node.attributes.get<std::string>("type");
   for (DType type : {DType::kQA8, DType::kQA16}) {
     if (name != info(type).name) continue;
-    LMN_RETURN_IF_ERROR(c.expect(c.size(0, 1) % info(type).block_elements == 0, 0,
-                                 "a multiple of " + std::to_string(info(type).block_elements) + " columns"));
+    LMN_RETURN_IF_ERROR(
+        c.expect(c.size(0, 1) % info(type).block_elements == 0, 0,
+                 "a multiple of " + std::to_string(info(type).block_elements) + " columns"));
     *out = {tensor(type, c.type(0).dims)};
     return {};
   }
@@ -228,8 +246,8 @@ Status infer_columns(const Graph& graph, const Node& node, Types* out) {
   LMN_RETURN_IF_ERROR(c.matrix(0, DType::kF32));
   const int64_t begin = c.integer("begin"), count = c.integer("count");
   if (begin < 0 || count <= 0 || begin > c.size(0, 1) || count > c.size(0, 1) - begin) {
-    return c.fail("columns " + std::to_string(begin) + " to " + std::to_string(begin + count) + " of " +
-                  c.type(0).to_string());
+    return c.fail("columns " + std::to_string(begin) + " to " + std::to_string(begin + count) +
+                  " of " + c.type(0).to_string());
   }
   *out = {tensor(DType::kF32, {c.dim(0, 0), count})};
   return {};
@@ -252,7 +270,11 @@ Schema make_schema(Op op) {
               false,
               infer_linear};
     case Op::kRopeTable:
-      return {{{"positions"}, {"inv_freq"}}, {{"magnitude", kFloat}}, kRowWise, false, infer_rope_table};
+      return {{{"positions"}, {"inv_freq"}},
+              {{"magnitude", kFloat}},
+              kRowWise,
+              false,
+              infer_rope_table};
     case Op::kRope:
       return {{{"x", false, kStrided}, {"cos_sin"}},
               {{"heads", kInt}, {"style", kString}},
@@ -260,7 +282,11 @@ Schema make_schema(Op op) {
               kInPlace,
               infer_rope};
     case Op::kKvWrite:
-      return {{{"k", false, kStrided}, {"v", false, kStrided}, {"slots"}, {"kv"}}, {}, false, false, infer_kv_write};
+      return {{{"k", false, kStrided}, {"v", false, kStrided}, {"slots"}, {"kv"}},
+              {},
+              false,
+              false,
+              infer_kv_write};
     case Op::kAttention:
       return {{{"q", false, kStrided}, {"kv"}, {"positions"}, {"sequence_index"}, {"block_tables"}},
               {{"heads", kInt}, {"scale", kFloat}},
@@ -268,7 +294,8 @@ Schema make_schema(Op op) {
               false,
               infer_attention};
     case Op::kSiluMul:
-      return {{{"gate", false, kStrided}, {"up", false, kStrided}}, {}, false, false, infer_same_pair};
+      return {
+          {{"gate", false, kStrided}, {"up", false, kStrided}}, {}, false, false, infer_same_pair};
     case Op::kAdd:
       return {{{"a"}, {"b"}}, {}, false, false, infer_same_pair};
     case Op::kGatherRows:
@@ -288,7 +315,11 @@ Schema make_schema(Op op) {
               kInPlace,
               infer_rope_kv_write};
     case Op::kColumns:
-      return {{{"x", false, kStrided}}, {{"begin", kInt}, {"count", kInt}}, kRowWise, false, infer_columns};
+      return {{{"x", false, kStrided}},
+              {{"begin", kInt}, {"count", kInt}},
+              kRowWise,
+              false,
+              infer_columns};
   }
   LMN_CHECK(!"an operator without a schema");
 }
@@ -321,10 +352,12 @@ Status check_attributes(const Node& node, const Schema& spec, const Checker& c) 
   for (const AttributeSpec& attribute : spec.attributes) {
     const Attribute* found = node.attributes.find(attribute.name);
     if (found == nullptr && attribute.optional) continue;
-    if (found == nullptr) return c.fail("attribute '" + std::string(attribute.name) + "' is missing");
+    if (found == nullptr)
+      return c.fail("attribute '" + std::string(attribute.name) + "' is missing");
     const auto kind = static_cast<size_t>(attribute.kind);
     if (found->index() != kind) {
-      return c.fail("attribute '" + std::string(attribute.name) + "' is not " + std::string(kKinds[kind]));
+      return c.fail("attribute '" + std::string(attribute.name) + "' is not " +
+                    std::string(kKinds[kind]));
     }
   }
   return {};
@@ -335,7 +368,8 @@ Status check_attributes(const Node& node, const Schema& spec, const Checker& c) 
 const Schema& schema(Op op) {
   static const std::array<Schema, kOpCount> all = [] {
     std::array<Schema, kOpCount> out;
-    for (int i = 0; i < kOpCount; ++i) out[static_cast<size_t>(i)] = make_schema(static_cast<Op>(i));
+    for (int i = 0; i < kOpCount; ++i)
+      out[static_cast<size_t>(i)] = make_schema(static_cast<Op>(i));
     return out;
   }();
   return all[static_cast<size_t>(op)];

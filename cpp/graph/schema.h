@@ -15,10 +15,12 @@ namespace lmn::graph {
 struct OperandSpec {
   std::string_view name;
   bool optional = false;
-  bool strided = false;  // kernels read it with a row stride: it may be a view of some columns of a wider matrix
+  // kernels read it with a row stride: it may be a view of some columns of a wider matrix
+  bool strided = false;
 };
 
-enum class AttributeKind : uint8_t { kInt, kFloat, kString };  // in the order of Attribute's alternatives
+// In the order of Attribute's alternatives.
+enum class AttributeKind : uint8_t { kInt, kFloat, kString };
 
 struct AttributeSpec {
   std::string_view name;

@@ -23,7 +23,8 @@ std::string to_text(const Attribute& attribute) {
 
 std::string operand(const Graph& graph, ValueId id) {
   if (id == kNone) return "-";
-  if (id < 0 || id >= static_cast<ValueId>(graph.values.size())) return "%" + std::to_string(id) + "?";
+  if (id < 0 || id >= static_cast<ValueId>(graph.values.size()))
+    return "%" + std::to_string(id) + "?";
   const Value& value = graph.value(id);
   if (value.producer == kNone && !value.name.empty()) return value.name;
   return "%" + std::to_string(id);
@@ -32,7 +33,8 @@ std::string operand(const Graph& graph, ValueId id) {
 std::string type_of(const Value& value) {
   std::string type = value.type.to_string();
   if (value.constant == nullptr) return type;
-  std::string dtypes;  // a merged matrix shows the type of every piece that differs from the one before: "q4_k+q6_k[..]"
+  // a merged matrix shows the type of every piece that differs from the one before: "q4_k+q6_k[..]"
+  std::string dtypes;
   std::string_view last;
   for (const Piece& piece : value.constant->pieces) {
     const std::string_view name = info(piece.view.dtype).name;
@@ -48,16 +50,19 @@ std::string type_of(const Value& value) {
 
 std::string to_text(const Graph& graph) {
   std::string out;
-  for (ValueId id : graph.inputs) out += "input " + graph.value(id).name + " : " + type_of(graph.value(id)) + "\n";
+  for (ValueId id : graph.inputs)
+    out += "input " + graph.value(id).name + " : " + type_of(graph.value(id)) + "\n";
   for (const Value& value : graph.values) {
     if (value.constant != nullptr) out += "constant " + value.name + " : " + type_of(value) + "\n";
   }
   for (const Node& node : graph.nodes) {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      out += (i ? ", " : "") + operand(graph, node.outputs[i]) + " : " + type_of(graph.value(node.outputs[i]));
+      out += (i ? ", " : "") + operand(graph, node.outputs[i]) + " : " +
+             type_of(graph.value(node.outputs[i]));
     }
     out += " = " + std::string(name(node.op)) + "(";
-    for (size_t i = 0; i < node.inputs.size(); ++i) out += (i ? ", " : "") + operand(graph, node.inputs[i]);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      out += (i ? ", " : "") + operand(graph, node.inputs[i]);
     out += ")";
     if (!node.attributes.entries().empty()) {
       out += " {";

@@ -2,9 +2,10 @@
 //
 // Tensors are named as the GGUF specification names them. Biases are used where the file has them.
 //
-// Every product is precise (16-bit activations). With int8 inputs the logits of SmolLM2-135M (Q4_1) move by 0.13 RMS, and by
-// up to 0.19 when the last bits of an embedding change: rounding flips make them chaotic, so that int8 passes or fails a
-// bound by luck. With 16 bits they move by 0.002 at most. llama.cpp, which rounds all inputs to int8, moves them by 0.06 to 0.14.
+// Every product is precise (16-bit activations). With int8 inputs the logits of SmolLM2-135M (Q4_1) move by 0.13
+// RMS, and by up to 0.19 when the last bits of an embedding change: rounding flips make them chaotic, so that int8
+// passes or fails a bound by luck. With 16 bits they move by 0.002 at most. llama.cpp, which rounds all inputs to
+// int8, moves them by 0.06 to 0.14.
 #include "models/llama.h"
 
 #include <cmath>
@@ -21,13 +22,15 @@ using graph::ValueId;
 
 class Llama {
  public:
-  Llama(ModelFile file, std::string_view rope_style) : file_(std::move(file)), rope_style_(rope_style) {}
+  Llama(ModelFile file, std::string_view rope_style)
+      : file_(std::move(file)), rope_style_(rope_style) {}
 
   Result<LanguageModel> build() {
     LMN_RETURN_IF_ERROR(read_config());
     add_inputs();
-    ValueId x = builder_.embedding(token_ids_, table_ = weight("token_embd.weight", config_.vocab, config_.embedding),
-                                   "token_embd");
+    ValueId x = builder_.embedding(
+        token_ids_, table_ = weight("token_embd.weight", config_.vocab, config_.embedding),
+        "token_embd");
     for (int64_t layer = 0; layer < config_.layers && builder_.ok(); ++layer) {
       const std::string block = "blk." + std::to_string(layer) + ".";
       x = builder_.add(attention(block, layer, x), x, block + "attn_residual");
@@ -51,7 +54,8 @@ class Llama {
     LMN_ASSIGN_OR_RETURN(c.heads, file_.size("attention.head_count"));
     LMN_ASSIGN_OR_RETURN(c.kv_heads, file_.size_or("attention.head_count_kv", c.heads));
     if (c.heads % c.kv_heads != 0) {
-      return corrupt("attention.head_count_kv", c.kv_heads, "a divisor of the " + std::to_string(c.heads) + " heads");
+      return corrupt("attention.head_count_kv", c.kv_heads,
+                     "a divisor of the " + std::to_string(c.heads) + " heads");
     }
     LMN_RETURN_IF_ERROR(read_head_dim());
     LMN_ASSIGN_OR_RETURN(c.norm_eps, file_.positive("attention.layer_norm_rms_epsilon"));
@@ -61,18 +65,21 @@ class Llama {
     if (file_.has_key("vocab_size")) {
       LMN_ASSIGN_OR_RETURN(const int64_t vocab, file_.size("vocab_size"));
       if (vocab > c.vocab) {
-        return corrupt("vocab_size", vocab, "at most the " + std::to_string(c.vocab) + " rows of token_embd.weight");
+        return corrupt("vocab_size", vocab,
+                       "at most the " + std::to_string(c.vocab) + " rows of token_embd.weight");
       }
     }
     c.tied_embeddings = !file_.has_tensor("output.weight");
 
-    LMN_ASSIGN_OR_RETURN(const RopeParameters rope, read_rope(&file_, c.head_dim, c.context_length));
+    LMN_ASSIGN_OR_RETURN(const RopeParameters rope,
+                         read_rope(&file_, c.head_dim, c.context_length));
     c.rot_dim = rope.rot_dim;
     c.rope_base = static_cast<float>(rope.base);
     c.rope_scaling = scaling_name(rope);
     RopeFrequencies frequencies = rope_frequencies(rope);
     rope_magnitude_ = frequencies.magnitude;
-    inv_freq_ = builder_.constant(graph::owned_constant("inv_freq", std::move(frequencies.inv_freq)));
+    inv_freq_ =
+        builder_.constant(graph::owned_constant("inv_freq", std::move(frequencies.inv_freq)));
     return {};
   }
 
@@ -81,14 +88,17 @@ class Llama {
     if (file_.has_key("attention.key_length")) {
       LMN_ASSIGN_OR_RETURN(c.head_dim, file_.size("attention.key_length"));
     } else if (c.embedding % c.heads != 0) {
-      return corrupt("attention.head_count", c.heads, "a divisor of the embedding, " + std::to_string(c.embedding));
+      return corrupt("attention.head_count", c.heads,
+                     "a divisor of the embedding, " + std::to_string(c.embedding));
     } else {
       c.head_dim = c.embedding / c.heads;
     }
-    LMN_ASSIGN_OR_RETURN(const int64_t value_length, file_.size_or("attention.value_length", c.head_dim));
+    LMN_ASSIGN_OR_RETURN(const int64_t value_length,
+                         file_.size_or("attention.value_length", c.head_dim));
     if (value_length == c.head_dim) return {};
-    return file_.about(Code::kUnsupported, "values of " + std::to_string(value_length) + " elements beside keys of " +
-                                               std::to_string(c.head_dim) + ": they are expected to be equal");
+    return file_.about(Code::kUnsupported,
+                       "values of " + std::to_string(value_length) + " elements beside keys of " +
+                           std::to_string(c.head_dim) + ": they are expected to be equal");
   }
 
   Status refuse_experts() {
@@ -98,13 +108,14 @@ class Llama {
       if (Result<int64_t> count = file_.size("expert_count"); count.ok()) experts = *count;
     }
     if (experts == 0 && !file_.has_tensor("blk.0.ffn_gate_inp.weight")) return {};
-    return file_.about(Code::kUnsupported, "a mixture of experts (" + std::to_string(experts) + " of them in architecture '" +
-                                               file_.architecture() + "'); dense models are supported");
+    return file_.about(Code::kUnsupported, "a mixture of experts (" + std::to_string(experts) +
+                                               " of them in architecture '" + file_.architecture() +
+                                               "'); dense models are supported");
   }
 
   Status corrupt(std::string_view key, int64_t value, const std::string& expected) const {
-    return file_.about(Code::kCorrupt, file_.architecture() + "." + std::string(key) + " is " + std::to_string(value) +
-                                           ", expected " + expected);
+    return file_.about(Code::kCorrupt, file_.architecture() + "." + std::string(key) + " is " +
+                                           std::to_string(value) + ", expected " + expected);
   }
 
   void add_inputs() {
@@ -127,15 +138,16 @@ class Llama {
     ValueId q = linear(block + "attn_q", h, q_size, c.embedding);
     ValueId k = linear(block + "attn_k", h, kv_size, c.embedding);
     const ValueId v = linear(block + "attn_v", h, kv_size, c.embedding);
-    const ValueId cos_sin = builder_.rope_table(positions_, inv_freq_, rope_magnitude_, block + "rope");
+    const ValueId cos_sin =
+        builder_.rope_table(positions_, inv_freq_, rope_magnitude_, block + "rope");
     q = builder_.rope(q, cos_sin, c.heads, rope_style_, block + "rope_q");
     k = builder_.rope(k, cos_sin, c.kv_heads, rope_style_, block + "rope_k");
     const ValueId before =
         builder_.input("kv." + std::to_string(layer), graph::kv_cache(c.kv_heads, c.head_dim));
     const ValueId cache = builder_.kv_write(k, v, kv_slots_, before, block + "kv_write");
     const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
-    const ValueId mixed = builder_.attention(q, cache, positions_, sequence_index_, block_tables_, c.heads, scale,
-                                             block + "attn");
+    const ValueId mixed = builder_.attention(q, cache, positions_, sequence_index_, block_tables_,
+                                             c.heads, scale, block + "attn");
     return linear(block + "attn_output", mixed, c.embedding, q_size);
   }
 
@@ -157,14 +169,17 @@ class Llama {
   }
 
   ValueId norm(const std::string& name, ValueId x) {
-    return builder_.rms_norm(x, vector(name + ".weight", config_.embedding), config_.norm_eps, name);
+    return builder_.rms_norm(x, vector(name + ".weight", config_.embedding), config_.norm_eps,
+                             name);
   }
   ValueId linear(const std::string& name, ValueId x, int64_t rows, int64_t columns) {
     const ValueId w = weight(name + ".weight", rows, columns);
     const ValueId bias = file_.has_tensor(name + ".bias") ? vector(name + ".bias", rows) : kNone;
     return builder_.linear(x, w, bias, /*precise=*/true, name);
   }
-  ValueId weight(const std::string& name, int64_t rows, int64_t columns) { return constant(name, {rows, columns}); }
+  ValueId weight(const std::string& name, int64_t rows, int64_t columns) {
+    return constant(name, {rows, columns});
+  }
   ValueId vector(const std::string& name, int64_t length) { return constant(name, {length}); }
   ValueId constant(const std::string& name, const Shape& shape) {
     Result<graph::Piece> piece = file_.tensor(name, shape);
@@ -177,15 +192,19 @@ class Llama {
   std::string_view rope_style_;
   LanguageModelConfig config_;
   graph::Builder builder_;
-  ValueId token_ids_ = kNone, positions_ = kNone, sequence_index_ = kNone, kv_slots_ = kNone, block_tables_ = kNone,
-          output_rows_ = kNone;
+  ValueId token_ids_ = kNone, positions_ = kNone, sequence_index_ = kNone, kv_slots_ = kNone,
+          block_tables_ = kNone, output_rows_ = kNone;
   ValueId table_ = kNone, inv_freq_ = kNone;
   float rope_magnitude_ = 1;
 };
 
 }  // namespace
 
-Result<LanguageModel> build_llama(ModelFile file) { return Llama(std::move(file), "interleaved").build(); }
-Result<LanguageModel> build_qwen2(ModelFile file) { return Llama(std::move(file), "halves").build(); }
+Result<LanguageModel> build_llama(ModelFile file) {
+  return Llama(std::move(file), "interleaved").build();
+}
+Result<LanguageModel> build_qwen2(ModelFile file) {
+  return Llama(std::move(file), "halves").build();
+}
 
 }  // namespace lmn::models

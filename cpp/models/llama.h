@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Llama family: pre-norm decoder with RMS norm, rotary embedding, grouped-query attention over a paged KV cache and a
-// gated SiLU feed-forward (Touvron et al. 2023, arXiv:2302.13971). Registered in model.cc.
+// The Llama family: pre-norm decoder with RMS norm, rotary embedding, grouped-query attention over a paged KV cache
+// and a gated SiLU feed-forward (Touvron et al. 2023, arXiv:2302.13971). Registered in model.cc.
 #pragma once
 
 #include "models/model.h"

@@ -32,16 +32,18 @@ std::span<const std::string_view> supported_architectures() {
 }
 
 Result<LanguageModel> build(const formats::GgufModel& file, std::shared_ptr<const void> owner) {
-  LMN_ASSIGN_OR_RETURN(const std::string_view name, file.get<std::string_view>("general.architecture"));
+  LMN_ASSIGN_OR_RETURN(const std::string_view name,
+                       file.get<std::string_view>("general.architecture"));
   for (const Architecture& architecture : kArchitectures) {
-    if (architecture.name == name) return architecture.build(ModelFile(file, std::move(owner), std::string(name)));
+    if (architecture.name == name)
+      return architecture.build(ModelFile(file, std::move(owner), std::string(name)));
   }
   std::string known;
   for (const Architecture& architecture : kArchitectures) {
     known += (known.empty() ? "" : ", ") + std::string(architecture.name);
   }
-  return error(Code::kUnsupported, "%s: architecture '%s' is not supported; supported are: %s", file.path().c_str(),
-               std::string(name).c_str(), known.c_str());
+  return error(Code::kUnsupported, "%s: architecture '%s' is not supported; supported are: %s",
+               file.path().c_str(), std::string(name).c_str(), known.c_str());
 }
 
 }  // namespace lmn::models

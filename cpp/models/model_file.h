@@ -18,7 +18,8 @@ namespace lmn::models {
 class ModelFile {
  public:
   // `file` outlives this object; `owner` is handed on to every piece.
-  ModelFile(const formats::GgufModel& file, std::shared_ptr<const void> owner, std::string architecture);
+  ModelFile(const formats::GgufModel& file, std::shared_ptr<const void> owner,
+            std::string architecture);
 
   const std::string& architecture() const { return architecture_; }
 

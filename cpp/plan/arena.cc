@@ -9,7 +9,9 @@
 namespace lmn::plan {
 namespace {
 
-bool alive_together(const Interval& a, const Interval& b) { return a.first <= b.last && b.first <= a.last; }
+bool alive_together(const Interval& a, const Interval& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
 
 // The start of the smallest gap between `taken` (sorted by offset) that holds `bytes`; the end of all if none does.
 int64_t best_fit(const std::vector<const Interval*>& taken, int64_t bytes) {
@@ -42,8 +44,9 @@ int64_t assign_offsets(std::span<Interval> intervals) {
     }
     interval.offset = best_fit(taken, align_up(interval.bytes));
     size = std::max(size, interval.offset + align_up(interval.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), interval.offset,
-                                   [](int64_t offset, const Interval* other) { return offset < other->offset; }),
+    placed.insert(std::upper_bound(
+                      placed.begin(), placed.end(), interval.offset,
+                      [](int64_t offset, const Interval* other) { return offset < other->offset; }),
                   &interval);
   }
   return size;

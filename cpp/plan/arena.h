@@ -10,7 +10,9 @@ namespace lmn::plan {
 
 inline constexpr int64_t kAlignment = 64;  // bytes: a cache line, and the widest vector register
 
-inline constexpr int64_t align_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+inline constexpr int64_t align_up(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 struct Interval {
   int64_t bytes = 0;

@@ -8,13 +8,15 @@ bool share_bytes(const Interval& a, const Interval& b) {
   return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
-bool conflict(const Layout& layout, const std::vector<bool>& own_copy, const Access& a, const Access& b) {
+bool conflict(const Layout& layout, const std::vector<bool>& own_copy, const Access& a,
+              const Access& b) {
   if (!a.write && !b.write) return false;
   if (a.buffer == b.buffer) {
     if (a.buffer >= 0 && own_copy[static_cast<size_t>(a.buffer)]) return false;
     return a.begin < b.end && b.begin < a.end;
   }
-  if (a.buffer < 0 || b.buffer < 0) return false;  // a cache and something else, or caches of two layers
+  if (a.buffer < 0 || b.buffer < 0)
+    return false;  // a cache and something else, or caches of two layers
   return share_bytes(layout.buffers[static_cast<size_t>(a.buffer)].interval,
                      layout.buffers[static_cast<size_t>(b.buffer)].interval);
 }
@@ -46,13 +48,15 @@ std::vector<std::vector<Access>> find_accesses(const graph::Graph& graph, const 
   return out;
 }
 
-std::vector<bool> place_barriers(const Layout& layout, const std::vector<std::vector<Access>>& accesses,
+std::vector<bool> place_barriers(const Layout& layout,
+                                 const std::vector<std::vector<Access>>& accesses,
                                  const std::vector<bool>& own_copy) {
   std::vector<bool> before(accesses.size(), false);
   std::vector<Access> since;  // accesses of the stages after the last barrier
   for (size_t s = 0; s < accesses.size(); ++s) {
     for (const Access& now : accesses[s]) {
-      for (const Access& earlier : since) before[s] = before[s] || conflict(layout, own_copy, earlier, now);
+      for (const Access& earlier : since)
+        before[s] = before[s] || conflict(layout, own_copy, earlier, now);
     }
     if (before[s]) since.clear();
     since.insert(since.end(), accesses[s].begin(), accesses[s].end());

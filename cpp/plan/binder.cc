@@ -14,7 +14,8 @@ using graph::Node;
 using graph::ValueId;
 
 // `rows` is the first member of every argument struct: patched without knowing which.
-#define LMN_OP(e, name, Args, text) static_assert(offsetof(ops::Args, rows) == 0 && alignof(ops::Args) <= 16);
+#define LMN_OP(e, name, Args, text) \
+  static_assert(offsetof(ops::Args, rows) == 0 && alignof(ops::Args) <= 16);
 #include "ops/ops.def"
 #undef LMN_OP
 
@@ -31,7 +32,7 @@ size_t args_bytes(ops::Op op) {
 
 ops::RopeStyle rope_style(const Node& node) {
   return node.attributes.get<std::string>("style") == "halves" ? ops::RopeStyle::kHalves
-                                                                : ops::RopeStyle::kInterleaved;
+                                                               : ops::RopeStyle::kInterleaved;
 }
 
 // The value whose rows are the rows of the node: its first output, or what goes into a cache.
@@ -46,7 +47,8 @@ std::vector<int> kv_layers_of(const graph::Graph& graph) {
   std::vector<int> layer(graph.values.size(), -1);
   int count = 0;
   for (ValueId id : graph.inputs) {
-    if (graph.value(id).type.kind == graph::Kind::kKvCache) layer[static_cast<size_t>(id)] = count++;
+    if (graph.value(id).type.kind == graph::Kind::kKvCache)
+      layer[static_cast<size_t>(id)] = count++;
   }
   for (const Node& node : graph.nodes) {
     for (ValueId out : node.outputs) {
@@ -73,14 +75,17 @@ Status Binder::register_weights() {
       if (node.op == graph::Op::kLinear && i == 1) {
         const bool interleaved = node.attributes.get_or<int64_t>("interleaved", 0) != 0;
         const DType input_type = graph_.value(node.inputs[0]).type.dtype;
-        LMN_ASSIGN_OR_RETURN(matrix(node), weights_->add_matrix(graph_.value(id), input_type, interleaved));
+        LMN_ASSIGN_OR_RETURN(matrix(node),
+                             weights_->add_matrix(graph_.value(id), input_type, interleaved));
       } else if (node.op == graph::Op::kEmbedding && i == 1) {
         lookups.push_back(&node);
       } else if (graph_.value(id).type.dims.size() == 1) {
         vectors_[static_cast<size_t>(id)] = weights_->add_vector(graph_.value(id));
       } else {
-        return error(Code::kUnsupported, "%s '%s' has the constant operand '%s'; plans take constants as weights only",
-                     std::string(graph::name(node.op)).c_str(), node.name.c_str(), graph_.value(id).name.c_str());
+        return error(Code::kUnsupported,
+                     "%s '%s' has the constant operand '%s'; plans take constants as weights only",
+                     std::string(graph::name(node.op)).c_str(), node.name.c_str(),
+                     graph_.value(id).name.c_str());
       }
     }
   }
@@ -101,8 +106,8 @@ Result<BoundStages> Binder::bind(std::byte* arena) {
     const ops::Op op = *graph::kernel_of(node.op);
     LMN_RETURN_IF_ERROR(check_views(node));
     switch (op) {
-#define LMN_OP(e, name, Args, text) \
-  case ops::Op::k##e:               \
+#define LMN_OP(e, name, Args, text)   \
+  case ops::Op::k##e:                 \
     fill(node, new (at) ops::Args{}); \
     break;
 #include "ops/ops.def"
@@ -124,7 +129,8 @@ Status Binder::check_views(const Node& node) const {
     const ValueId id = node.inputs[i];
     if (id == kNone || layout_.place(id).buffer < 0 || schema.operands[i].strided) continue;
     if (columns(id) == stride(id)) continue;
-    return error(Code::kUnsupported, "%s '%s' reads whole rows, and its operand %s is a view of some columns",
+    return error(Code::kUnsupported,
+                 "%s '%s' reads whole rows, and its operand %s is a view of some columns",
                  std::string(graph::name(node.op)).c_str(), node.name.c_str(),
                  std::string(schema.operands[i].name).c_str());
   }
@@ -146,7 +152,8 @@ void Binder::local(ValueId id, ops::WorkerLocal* out) {
   const Buffer& buffer = layout_.buffer_of(id);
   out->base = arena_ + buffer.interval.offset;
   if (buffer.copy_bytes > 0 && buffer.symbol >= 0) {
-    out_.strides[static_cast<size_t>(buffer.symbol)].push_back({&out->worker_stride, buffer.copy_bytes});
+    out_.strides[static_cast<size_t>(buffer.symbol)].push_back(
+        {&out->worker_stride, buffer.copy_bytes});
   }
 }
 

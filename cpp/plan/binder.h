@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Binder: the argument structs of a plan's stages, in one array. Everything about them is fixed here but what changes from
-// step to step, which is listed: the number of rows, by symbol, and whether workers keep own copies.
+// Binder: the argument structs of a plan's stages, in one array. Everything about them is fixed here but what
+// changes from step to step, which is listed: the number of rows, by symbol, and whether workers keep own copies.
 #pragma once
 
 #include <array>
@@ -45,14 +45,14 @@ std::vector<int> kv_layers_of(const graph::Graph& graph);
 class Binder {
  public:
   // Everything outlives the binder. `kv` has an element per layer, whose address kernels keep.
-  Binder(const graph::Graph& graph, const Layout& layout, const std::vector<int>& kv_layer, Weights* weights,
-         const ops::KvLayer* kv)
+  Binder(const graph::Graph& graph, const Layout& layout, const std::vector<int>& kv_layer,
+         Weights* weights, const ops::KvLayer* kv)
       : graph_(graph), layout_(layout), kv_layer_(kv_layer), weights_(weights), kv_(kv) {}
 
   // Registers every constant with the weights: before they are loaded.
   Status register_weights();
-  // Fills in the arguments: after that. Rows are the bounds of their symbols. UNSUPPORTED names a view where a kernel reads
-  // whole rows.
+  // Fills in the arguments: after that. Rows are the bounds of their symbols. UNSUPPORTED names a view where a
+  // kernel reads whole rows.
   Result<BoundStages> bind(std::byte* arena);
 
  private:
@@ -80,7 +80,9 @@ class Binder {
   const ops::PackedMatrix*& matrix(const graph::Node& node) {
     return matrices_[static_cast<size_t>(&node - graph_.nodes.data())];
   }
-  const ops::KvLayer* kv(graph::ValueId id) const { return kv_ + kv_layer_[static_cast<size_t>(id)]; }
+  const ops::KvLayer* kv(graph::ValueId id) const {
+    return kv_ + kv_layer_[static_cast<size_t>(id)];
+  }
   int64_t stride(graph::ValueId id) const { return layout_.buffer_of(id).columns; }
   int64_t columns(graph::ValueId id) const { return layout_.place(id).columns; }
   void local(graph::ValueId id, ops::WorkerLocal* out);
@@ -92,7 +94,7 @@ class Binder {
   const ops::KvLayer* kv_;
   std::byte* arena_ = nullptr;
   std::vector<const ops::PackedMatrix*> matrices_;  // of every node that reads one
-  std::vector<size_t> vectors_;                     // of every value that is one: its index in the weights
+  std::vector<size_t> vectors_;  // of every value that is one: its index in the weights
   BoundStages out_;
 };
 

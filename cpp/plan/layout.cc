@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A column view has no bytes of its own: its root is the value that it looks at, and reading the view is reading the root,
-// whenever the view was written down. An operator may work in place on a value if nobody reads the columns that it
-// changes, through whatever view, at that stage or later.
+// A column view has no bytes of its own: its root is the value that it looks at, and reading the view is reading
+// the root, whenever the view was written down. An operator may work in place on a value if nobody reads the
+// columns that it changes, through whatever view, at that stage or later.
 #include "plan/layout.h"
 
 #include <algorithm>
@@ -62,12 +62,13 @@ class LayoutMaker {
     for (const graph::Value& value : graph_.values) {
       if (value.constant != nullptr || value.type.kind != graph::Kind::kTensor) continue;
       if (value.type.dims.empty() || value.type.dims.size() > 2) {
-        return error(Code::kUnsupported, "'%s' is %s; plans hold vectors and matrices", value.name.c_str(),
-                     value.type.to_string().c_str());
+        return error(Code::kUnsupported, "'%s' is %s; plans hold vectors and matrices",
+                     value.name.c_str(), value.type.to_string().c_str());
       }
       for (const graph::Dim& dim : value.type.dims) {
         if (dim.is_constant() || symbol_index(dim.symbol) >= 0) continue;
-        return error(Code::kUnsupported, "'%s' has the dimension '%s'; plans know tokens, outputs, sequences and pages",
+        return error(Code::kUnsupported,
+                     "'%s' has the dimension '%s'; plans know tokens, outputs, sequences and pages",
                      value.name.c_str(), dim.symbol.c_str());
       }
     }
@@ -76,7 +77,8 @@ class LayoutMaker {
 
   void find_stages() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (graph::kernel_of(graph_.nodes[n].op)) layout_.stages.push_back(static_cast<graph::NodeId>(n));
+      if (graph::kernel_of(graph_.nodes[n].op))
+        layout_.stages.push_back(static_cast<graph::NodeId>(n));
     }
   }
 
@@ -89,9 +91,10 @@ class LayoutMaker {
         if (id != kNone) last_use[static_cast<size_t>(id)] = static_cast<int>(s);
       }
     }
-    for (const graph::Output& output : graph_.outputs) last_use[static_cast<size_t>(output.value)] = kForever;
-    // While workers quantise for themselves, one may still read x when another is in the Linear that follows; if that wrote
-    // where x was, it would have to wait.
+    for (const graph::Output& output : graph_.outputs)
+      last_use[static_cast<size_t>(output.value)] = kForever;
+    // While workers quantise for themselves, one may still read x when another is in the Linear that follows; if
+    // that wrote where x was, it would have to wait.
     std::vector<int> alive = last_use;
     for (size_t s = 0; s < layout_.stages.size(); ++s) {
       const Node& node = graph_.node(layout_.stages[s]);
@@ -112,14 +115,16 @@ class LayoutMaker {
         root_[i] = root_[x];
         begin_[i] = begin_[x] + producer->attributes.get<int64_t>("begin");
       }
-      views_[static_cast<size_t>(root_[i])].push_back({id, begin_[i], begin_[i] + width(id), last_use[i], alive[i]});
+      views_[static_cast<size_t>(root_[i])].push_back(
+          {id, begin_[i], begin_[i] + width(id), last_use[i], alive[i]});
     }
   }
 
   int64_t width(ValueId id) const {
     const graph::Dims& dims = graph_.value(id).type.dims;
     if (dims.size() < 2) return 1;
-    return dims[1].is_constant() ? dims[1].size : bounds_[static_cast<size_t>(symbol_index(dims[1].symbol))];
+    return dims[1].is_constant() ? dims[1].size
+                                 : bounds_[static_cast<size_t>(symbol_index(dims[1].symbol))];
   }
 
   void add_buffer(ValueId id, int stage) {
@@ -127,7 +132,8 @@ class LayoutMaker {
     Buffer buffer;
     buffer.dtype = type.dtype;
     buffer.symbol = type.dims[0].is_constant() ? -1 : symbol_index(type.dims[0].symbol);
-    buffer.max_rows = buffer.symbol < 0 ? type.dims[0].size : bounds_[static_cast<size_t>(buffer.symbol)];
+    buffer.max_rows =
+        buffer.symbol < 0 ? type.dims[0].size : bounds_[static_cast<size_t>(buffer.symbol)];
     buffer.columns = width(id);
     const int64_t row = row_bytes(type.dtype, buffer.columns);
     buffer.interval.bytes = buffer.max_rows * row;
@@ -136,7 +142,8 @@ class LayoutMaker {
       buffer.interval.bytes = std::max(buffer.interval.bytes, buffer.copy_bytes * workers_);
     }
     buffer.interval.first = buffer.interval.last = stage;
-    layout_.places[static_cast<size_t>(id)] = {static_cast<int>(layout_.buffers.size()), 0, buffer.columns};
+    layout_.places[static_cast<size_t>(id)] = {static_cast<int>(layout_.buffers.size()), 0,
+                                               buffer.columns};
     layout_.buffers.push_back(buffer);
     members_.push_back({});
     join(id, stage);
@@ -148,7 +155,8 @@ class LayoutMaker {
     members_[static_cast<size_t>(buffer)].push_back(id);
     Interval& interval = layout_.buffers[static_cast<size_t>(buffer)].interval;
     interval.last = std::max(interval.last, stage);
-    for (const View& view : views_[static_cast<size_t>(id)]) interval.last = std::max(interval.last, view.alive);
+    for (const View& view : views_[static_cast<size_t>(id)])
+      interval.last = std::max(interval.last, view.alive);
   }
 
   void place_view(const Node& node) {
@@ -181,8 +189,10 @@ class LayoutMaker {
 
   Status require_changeable(const Node& node, ValueId x, int stage) const {
     if (layout_.place(x).buffer >= 0 && may_change(node, x, stage)) return {};
-    return error(Code::kUnsupported, "%s '%s' works in place on a value that is read again, or is an input of the graph",
-                 std::string(graph::name(node.op)).c_str(), node.name.c_str());
+    return error(
+        Code::kUnsupported,
+        "%s '%s' works in place on a value that is read again, or is an input of the graph",
+        std::string(graph::name(node.op)).c_str(), node.name.c_str());
   }
 
   // The operand whose bytes the output may take over, where the kernel allows it (ops/op_args.h says "may be").
@@ -207,8 +217,8 @@ class LayoutMaker {
     for (ValueId member : members_[static_cast<size_t>(place.buffer)]) {
       const int64_t origin = layout_.place(member).column;
       for (const View& view : views_[static_cast<size_t>(member)]) {
-        const bool apart =
-            origin + view.end <= place.column || origin + view.begin >= place.column + place.columns;
+        const bool apart = origin + view.end <= place.column ||
+                           origin + view.begin >= place.column + place.columns;
         const bool done = view.last_use < stage || (view.value == x && view.last_use == stage);
         if (!apart && !done) return false;
       }
@@ -233,7 +243,8 @@ class LayoutMaker {
   const Bounds& bounds_;
   const int workers_;
   Layout layout_;
-  size_t inputs_ = std::numeric_limits<size_t>::max();  // buffers below are inputs: the caller's, never changed
+  size_t inputs_ =
+      std::numeric_limits<size_t>::max();  // buffers below are inputs: the caller's, never changed
   std::vector<ValueId> root_;
   std::vector<int64_t> begin_;
   std::vector<std::vector<View>> views_;
@@ -251,13 +262,15 @@ std::vector<std::string> describe_operands(const graph::Graph& graph, const Layo
                                            const std::vector<int>& kv_layer) {
   const auto describe = [&](ValueId id) -> std::string {
     if (id == kNone) return "-";
-    if (const int layer = kv_layer[static_cast<size_t>(id)]; layer >= 0) return "kv." + std::to_string(layer);
+    if (const int layer = kv_layer[static_cast<size_t>(id)]; layer >= 0)
+      return "kv." + std::to_string(layer);
     const Place& place = layout.place(id);
     if (place.buffer < 0) return graph.value(id).name;
     const Buffer& buffer = layout.buffer_of(id);
     std::string out = "b" + std::to_string(place.buffer);
     if (place.columns != buffer.columns) {
-      out += "[" + std::to_string(place.column) + ":" + std::to_string(place.column + place.columns) + "]";
+      out += "[" + std::to_string(place.column) + ":" +
+             std::to_string(place.column + place.columns) + "]";
     }
     return out + "@" + std::to_string(buffer.interval.offset);
   };

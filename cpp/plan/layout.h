@@ -17,7 +17,8 @@
 namespace lmn::plan {
 
 // The symbols that plans know, in the order of Bounds.
-inline constexpr std::array<std::string_view, 4> kSymbols = {"tokens", "outputs", "sequences", "pages"};
+inline constexpr std::array<std::string_view, 4> kSymbols = {"tokens", "outputs", "sequences",
+                                                             "pages"};
 using Bounds = std::array<int64_t, kSymbols.size()>;
 
 // Index into kSymbols; -1 for a name that is none.
@@ -25,10 +26,11 @@ int symbol_index(std::string_view name);
 
 struct Buffer {
   DType dtype = DType::kF32;
-  int symbol = -1;            // of the rows; -1: their number is constant
+  int symbol = -1;  // of the rows; -1: their number is constant
   int64_t max_rows = 0;
-  int64_t columns = 0;        // elements from one row to the next
-  int64_t copy_bytes = 0;     // of one worker's copy where workers keep their own; 0: there is one for all
+  int64_t columns = 0;  // elements from one row to the next
+  // of one worker's copy where workers keep their own; 0: there is one for all
+  int64_t copy_bytes = 0;
   Interval interval;
 };
 
@@ -45,14 +47,16 @@ struct Layout {
   int64_t arena_bytes = 0;
 
   const Place& place(graph::ValueId id) const { return places[static_cast<size_t>(id)]; }
-  const Buffer& buffer_of(graph::ValueId id) const { return buffers[static_cast<size_t>(place(id).buffer)]; }
+  const Buffer& buffer_of(graph::ValueId id) const {
+    return buffers[static_cast<size_t>(place(id).buffer)];
+  }
 };
 
 // UNSUPPORTED names a value that is read after an operator has changed it in place, or a symbol that plans do not know.
 Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers);
 
-// For every stage, what it reads and writes, for people: "b3[0:576]@4096, kv.2 -> b5@81920". A buffer is named by its number;
-// after @ is its offset in the arena.
+// For every stage, what it reads and writes, for people: "b3[0:576]@4096, kv.2 -> b5@81920". A buffer is named by
+// its number; after @ is its offset in the arena.
 std::vector<std::string> describe_operands(const graph::Graph& graph, const Layout& layout,
                                            const std::vector<int>& kv_layer);
 

@@ -34,7 +34,8 @@ struct Port {
 
 class PlanImpl final : public Plan {
  public:
-  PlanImpl(Device& device, int workers) : device_(device), workers_(workers), weights_(device, device.kernels()) {}
+  PlanImpl(Device& device, int workers)
+      : device_(device), workers_(workers), weights_(device, device.kernels()) {}
 
   Status build(const graph::Graph& graph, parallel::ThreadTeam& team, const PlanOptions& options);
 
@@ -70,8 +71,8 @@ class PlanImpl final : public Plan {
   int64_t packed_bytes() const override { return weights_.bytes(); }
   int64_t arena_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
   int barriers() const override {
-    return static_cast<int>(
-        std::count_if(stages_.begin(), stages_.end(), [](const Stage& stage) { return stage.barrier_after; }));
+    return static_cast<int>(std::count_if(stages_.begin(), stages_.end(),
+                                          [](const Stage& stage) { return stage.barrier_after; }));
   }
 
   void set_profiling(bool on) override {
@@ -120,7 +121,8 @@ class PlanImpl final : public Plan {
         if (index != 0) continue;
         const Clock::time_point now = Clock::now();
         ProfileEntry& entry = profile_[static_cast<size_t>(&stage - stages_.data())];
-        entry.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(now - start).count();
+        entry.nanoseconds +=
+            std::chrono::duration_cast<std::chrono::nanoseconds>(now - start).count();
         ++entry.calls;
         start = now;
       }
@@ -138,13 +140,15 @@ class PlanImpl final : public Plan {
   // Whether workers keep own copies of activations with so many rows: changes strides, barriers and shares.
   void set_few(size_t symbol, bool few) {
     few_[symbol] = few;
-    for (const StridePatch& patch : bound_.strides[symbol]) *patch.stride = few ? patch.copy_bytes : 0;
+    for (const StridePatch& patch : bound_.strides[symbol])
+      *patch.stride = few ? patch.copy_bytes : 0;
     size_t regime = 0;
     for (size_t s = 0; s < few_.size(); ++s) regime |= (few_[s] ? size_t{1} : 0) << s;
     const std::vector<bool>& barrier_before = barriers_[regime];
     for (size_t i = 0; i < stages_.size(); ++i) {
       const BoundStage& bound = bound_.stages[i];
-      stages_[i].whole = bound.writes_own_copy && bound.symbol >= 0 && few_[static_cast<size_t>(bound.symbol)];
+      stages_[i].whole =
+          bound.writes_own_copy && bound.symbol >= 0 && few_[static_cast<size_t>(bound.symbol)];
       stages_[i].barrier_after = i + 1 < stages_.size() && barrier_before[i + 1];
     }
   }
@@ -154,7 +158,7 @@ class PlanImpl final : public Plan {
   Bounds bounds_{};
   Layout layout_;
   Weights weights_;
-  DeviceBlock arena_;  // intermediate values, then the workers' scratch
+  DeviceBlock arena_;          // intermediate values, then the workers' scratch
   int64_t scratch_bytes_ = 0;  // of one worker
   std::vector<ops::KvLayer> kv_;
   bool kv_bound_ = false;
@@ -172,10 +176,12 @@ class PlanImpl final : public Plan {
 };
 
 Status PlanImpl::read_bounds(const PlanOptions& options) {
-  bounds_ = {options.max_tokens, options.max_outputs, options.max_sequences, options.max_pages_per_sequence};
+  bounds_ = {options.max_tokens, options.max_outputs, options.max_sequences,
+             options.max_pages_per_sequence};
   for (size_t s = 0; s < bounds_.size(); ++s) {
     if (bounds_[s] >= 1 && bounds_[s] <= INT32_MAX) continue;
-    return error(Code::kInvalidArgument, "a plan for at most %" PRId64 " %s: expected 1 to 2147483647", bounds_[s],
+    return error(Code::kInvalidArgument,
+                 "a plan for at most %" PRId64 " %s: expected 1 to 2147483647", bounds_[s],
                  std::string(kSymbols[s]).c_str());
   }
   return {};
@@ -185,8 +191,9 @@ Status PlanImpl::check_kernels(const graph::Graph& graph) {
   for (const graph::Node& node : graph.nodes) {
     const std::optional<ops::Op> op = graph::kernel_of(node.op);
     if (!op || device_.kernels().run[static_cast<int>(*op)] != nullptr) continue;
-    return error(Code::kUnsupported, "device %s (%s) has no kernel for %s, which '%s' needs", device_.name().c_str(),
-                 device_.target().c_str(), std::string(ops::name(*op)).c_str(), node.name.c_str());
+    return error(Code::kUnsupported, "device %s (%s) has no kernel for %s, which '%s' needs",
+                 device_.name().c_str(), device_.target().c_str(),
+                 std::string(ops::name(*op)).c_str(), node.name.c_str());
   }
   return {};
 }
@@ -196,14 +203,18 @@ Status PlanImpl::read_caches(const graph::Graph& graph) {
     const graph::ValueType& type = graph.value(id).type;
     if (type.kind != graph::Kind::kKvCache) continue;
     if (type.dims[0].size > INT32_MAX || type.dims[1].size > INT32_MAX) {
-      return error(Code::kUnsupported, "cache '%s' is %s", graph.value(id).name.c_str(), type.to_string().c_str());
+      return error(Code::kUnsupported, "cache '%s' is %s", graph.value(id).name.c_str(),
+                   type.to_string().c_str());
     }
     ops::KvLayer layer;
     layer.kv_heads = static_cast<int32_t>(type.dims[0].size);
     layer.head_dim = static_cast<int32_t>(type.dims[1].size);
-    if (!kv_.empty() && (layer.kv_heads != kv_.front().kv_heads || layer.head_dim != kv_.front().head_dim)) {
-      return error(Code::kUnsupported, "cache '%s' is %s and differs from the first layer's; plans have caches of one shape",
-                   graph.value(id).name.c_str(), type.to_string().c_str());
+    if (!kv_.empty() &&
+        (layer.kv_heads != kv_.front().kv_heads || layer.head_dim != kv_.front().head_dim)) {
+      return error(
+          Code::kUnsupported,
+          "cache '%s' is %s and differs from the first layer's; plans have caches of one shape",
+          graph.value(id).name.c_str(), type.to_string().c_str());
     }
     kv_.push_back(layer);
   }
@@ -217,9 +228,10 @@ Status PlanImpl::allocate(const graph::Graph& graph) {
     const int64_t kv_heads = graph.value(node.inputs[1]).type.dims[0].size;
     group = std::max(group, node.attributes.get<int64_t>("heads") / kv_heads);
   }
-  scratch_bytes_ = align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group)));
-  Result<DeviceBlock> arena =
-      DeviceBlock::create(device_, static_cast<size_t>(layout_.arena_bytes + workers_ * scratch_bytes_));
+  scratch_bytes_ =
+      align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group)));
+  Result<DeviceBlock> arena = DeviceBlock::create(
+      device_, static_cast<size_t>(layout_.arena_bytes + workers_ * scratch_bytes_));
   if (!arena.ok()) return std::move(arena).status().with_context("arena of intermediate values");
   arena_ = std::move(arena).value();
   return {};
@@ -235,7 +247,8 @@ Status PlanImpl::bind(Binder* binder) {
   for (const BoundStage& stage : bound_.stages) {
     Status valid = ops::validate(stage.op, stage.args);
     if (!valid.ok()) return std::move(valid).with_context(stage.name);
-    stages_.push_back({device_.kernels().run[static_cast<int>(stage.op)], stage.args, false, false});
+    stages_.push_back(
+        {device_.kernels().run[static_cast<int>(stage.op)], stage.args, false, false});
   }
   for (ops::KvLayer& layer : kv_) layer.k = layer.v = nullptr;
   return {};
@@ -254,7 +267,8 @@ void PlanImpl::find_barriers(const graph::Graph& graph, const std::vector<int>& 
     }
     std::vector<bool> own_copy;
     for (const Buffer& buffer : layout_.buffers) {
-      own_copy.push_back(buffer.copy_bytes > 0 && buffer.symbol >= 0 && ((regime >> buffer.symbol) & 1) != 0);
+      own_copy.push_back(buffer.copy_bytes > 0 && buffer.symbol >= 0 &&
+                         ((regime >> buffer.symbol) & 1) != 0);
     }
     barriers_[regime] = place_barriers(layout_, accesses, own_copy);
   }
@@ -273,14 +287,16 @@ Status PlanImpl::find_ports(const graph::Graph& graph) {
     const Place& place = layout_.place(output.value);
     if (place.buffer < 0 || graph.value(output.value).type.dtype != DType::kF32 ||
         place.columns != layout_.buffer_of(output.value).columns) {
-      return error(Code::kUnsupported, "output '%s' is not a matrix of f32 with rows of its own", output.name.c_str());
+      return error(Code::kUnsupported, "output '%s' is not a matrix of f32 with rows of its own",
+                   output.name.c_str());
     }
     outputs_.push_back(port(output.name, output.value));
   }
   return {};
 }
 
-Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team, const PlanOptions& options) {
+Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team,
+                       const PlanOptions& options) {
   LMN_RETURN_IF_ERROR(graph::verify(graph));
   LMN_RETURN_IF_ERROR(read_bounds(options));
   LMN_RETURN_IF_ERROR(check_kernels(graph));
@@ -305,19 +321,22 @@ Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team, co
 
 Status PlanImpl::bind_kv(std::span<const ops::KvLayer> layers) {
   if (layers.size() != kv_.size()) {
-    return error(Code::kInvalidArgument, "%zu KV caches for a model of %zu layers", layers.size(), kv_.size());
+    return error(Code::kInvalidArgument, "%zu KV caches for a model of %zu layers", layers.size(),
+                 kv_.size());
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     const ops::KvLayer& layer = layers[i];
     const bool fits = layer.kv_heads == kv_[i].kv_heads && layer.head_dim == kv_[i].head_dim;
-    const bool whole = layer.k != nullptr && layer.v != nullptr && layer.page_tokens > 0 && layer.page_tokens % 16 == 0 &&
+    const bool whole = layer.k != nullptr && layer.v != nullptr && layer.page_tokens > 0 &&
+                       layer.page_tokens % 16 == 0 &&
                        (layer.dtype == DType::kF16 || layer.dtype == DType::kF32);
     if (fits && whole) continue;
     return error(Code::kInvalidArgument,
-                 "KV cache of layer %zu: %d heads of %d %s in pages of %d tokens; expected %d heads of %d f16 or f32 in pages "
+                 "KV cache of layer %zu: %d heads of %d %s in pages of %d tokens; expected %d "
+                 "heads of %d f16 or f32 in pages "
                  "of a multiple of 16 tokens",
-                 i, layer.kv_heads, layer.head_dim, std::string(info(layer.dtype).name).c_str(), layer.page_tokens,
-                 kv_[i].kv_heads, kv_[i].head_dim);
+                 i, layer.kv_heads, layer.head_dim, std::string(info(layer.dtype).name).c_str(),
+                 layer.page_tokens, kv_[i].kv_heads, kv_[i].head_dim);
   }
   std::copy(layers.begin(), layers.end(), kv_.begin());
   kv_bound_ = true;
@@ -325,17 +344,19 @@ Status PlanImpl::bind_kv(std::span<const ops::KvLayer> layers) {
 }
 
 std::string PlanImpl::dump() const {
-  std::string out = "plan on " + device_.name() + " (" + device_.target() + "): " + std::to_string(stages_.size()) +
-                    " stages, " + std::to_string(barriers()) + " barriers, " + std::to_string(workers_) + " workers, " +
-                    std::to_string(weights_.bytes()) + " bytes of weights, " + std::to_string(arena_.bytes()) +
-                    " bytes of arena\n";
+  std::string out = "plan on " + device_.name() + " (" + device_.target() +
+                    "): " + std::to_string(stages_.size()) + " stages, " +
+                    std::to_string(barriers()) + " barriers, " + std::to_string(workers_) +
+                    " workers, " + std::to_string(weights_.bytes()) + " bytes of weights, " +
+                    std::to_string(arena_.bytes()) + " bytes of arena\n";
   for (size_t s = 0; s < kSymbols.size(); ++s) {
-    out += (s ? ", " : "") + std::string(kSymbols[s]) + " = " + std::to_string(values_[s]) + " of " +
-           std::to_string(bounds_[s]);
+    out += (s ? ", " : "") + std::string(kSymbols[s]) + " = " + std::to_string(values_[s]) +
+           " of " + std::to_string(bounds_[s]);
   }
   out += "\n";
   for (size_t i = 0; i < stages_.size(); ++i) {
-    out += std::to_string(i) + " " + std::string(ops::name(bound_.stages[i].op)) + " " + operands_[i];
+    out +=
+        std::to_string(i) + " " + std::string(ops::name(bound_.stages[i].op)) + " " + operands_[i];
     if (stages_[i].whole) out += " by every worker";
     out += "  # " + bound_.stages[i].name + "\n";
     if (stages_[i].barrier_after) out += "---\n";
@@ -345,8 +366,8 @@ std::string PlanImpl::dump() const {
 
 }  // namespace
 
-Result<std::unique_ptr<Plan>> Plan::build(graph::Graph graph, Device& device, parallel::ThreadTeam& team,
-                                          const PlanOptions& options) {
+Result<std::unique_ptr<Plan>> Plan::build(graph::Graph graph, Device& device,
+                                          parallel::ThreadTeam& team, const PlanOptions& options) {
   auto plan = std::make_unique<PlanImpl>(device, team.size());
   LMN_RETURN_IF_ERROR(plan->build(graph, team, options));
   return std::unique_ptr<Plan>(std::move(plan));

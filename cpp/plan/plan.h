@@ -51,21 +51,23 @@ struct ProfileEntry {
   std::string_view op;    // of ops.def
   std::string_view name;  // of the node ("blk.0.attn_qkv"); both live as long as the plan
   int64_t calls = 0;
-  int64_t nanoseconds = 0;  // as member 0 sees it: its part of the kernel, and the wait at the barrier that follows
+  // as member 0 sees it: its part of the kernel, and the wait at the barrier that follows
+  int64_t nanoseconds = 0;
 };
 
 class Plan {
  public:
   // UNSUPPORTED names an operator the device lacks or a weight type it cannot read; OUT_OF_MEMORY what did not fit.
   // The team packs weights; runs must use a team of the same size.
-  static Result<std::unique_ptr<Plan>> build(graph::Graph graph, Device& device, parallel::ThreadTeam& team,
+  static Result<std::unique_ptr<Plan>> build(graph::Graph graph, Device& device,
+                                             parallel::ThreadTeam& team,
                                              const PlanOptions& options);
   virtual ~Plan() = default;
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Where the caller writes input `name` before run(): [rows of its bound, columns]. Null: no such input. block_tables has
-  // max_pages_per_sequence columns, whatever the step needs. Valid as long as the plan.
+  // Where the caller writes input `name` before run(): [rows of its bound, columns]. Null: no such input.
+  // block_tables has max_pages_per_sequence columns, whatever the step needs. Valid as long as the plan.
   template <typename T>
   T* input(std::string_view name) {
     static_assert(std::is_same_v<T, int32_t> || std::is_same_v<T, float>);
@@ -74,7 +76,8 @@ class Plan {
   // [rows, columns], valid until the next run. Null: no such output.
   virtual const float* output(std::string_view name) const = 0;
 
-  // Sets "tokens", "outputs" or "sequences" for the runs that follow, in [0, bound]: the caller's duty. Cheap when unchanged.
+  // Sets "tokens", "outputs" or "sequences" for the runs that follow, in [0, bound]: the caller's duty. Cheap when
+  // unchanged.
   virtual void set_symbol(std::string_view name, int64_t value) = 0;
 
   // The caches of all layers, layer 0 first; copied. INVALID_ARGUMENT where they do not fit the model.
@@ -84,11 +87,12 @@ class Plan {
   virtual void run(parallel::ThreadTeam& team) = 0;
 
   virtual int32_t kv_layers() const = 0;
-  virtual int32_t kv_heads() const = 0;   // 0 without KV caches
+  virtual int32_t kv_heads() const = 0;  // 0 without KV caches
   virtual int32_t head_dim() const = 0;
   virtual int64_t packed_bytes() const = 0;  // weights in kernel layout, norms, biases
-  virtual int64_t arena_bytes() const = 0;   // inputs, intermediate values, outputs, scratch of the workers
-  virtual int barriers() const = 0;          // per run, with the symbols as they are set
+  virtual int64_t arena_bytes()
+      const = 0;                     // inputs, intermediate values, outputs, scratch of the workers
+  virtual int barriers() const = 0;  // per run, with the symbols as they are set
 
   // Per-stage times since set_profiling(true), which also clears them. Off by default, and then costs nothing.
   virtual void set_profiling(bool on) = 0;

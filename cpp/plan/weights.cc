@@ -13,7 +13,8 @@ namespace {
 bool same_bytes(const graph::Constant& a, const graph::Constant& b) {
   return std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(), b.pieces.end(),
                     [](const graph::Piece& x, const graph::Piece& y) {
-                      return x.view.data == y.view.data && x.view.dtype == y.view.dtype && x.view.shape == y.view.shape;
+                      return x.view.data == y.view.data && x.view.dtype == y.view.dtype &&
+                             x.view.shape == y.view.shape;
                     });
 }
 
@@ -49,7 +50,8 @@ int64_t Weights::reserve(int64_t bytes) {
   return offset;
 }
 
-Weights::Matrix* Weights::find(const graph::Constant& constant, bool interleaved, const DType* input_type) {
+Weights::Matrix* Weights::find(const graph::Constant& constant, bool interleaved,
+                               const DType* input_type) {
   for (const auto& matrix : matrices_) {
     if (matrix->packed.interleaved == interleaved && same_bytes(*matrix->constant, constant) &&
         (input_type == nullptr || matrix->packed.input_type == *input_type)) {
@@ -59,7 +61,8 @@ Weights::Matrix* Weights::find(const graph::Constant& constant, bool interleaved
   return nullptr;
 }
 
-Result<const ops::PackedMatrix*> Weights::add_matrix(const graph::Value& value, DType input_type, bool interleaved) {
+Result<const ops::PackedMatrix*> Weights::add_matrix(const graph::Value& value, DType input_type,
+                                                     bool interleaved) {
   if (const Matrix* known = find(*value.constant, interleaved, &input_type)) return &known->packed;
   auto matrix = std::make_unique<Matrix>();
   matrix->constant = value.constant;
@@ -69,8 +72,9 @@ Result<const ops::PackedMatrix*> Weights::add_matrix(const graph::Value& value, 
   if (!packed.ok()) return std::move(packed).status().with_context(value.name);
   matrix->packed = std::move(packed).value();
   if (matrix->packed.input_type != input_type) {
-    return error(Code::kUnsupported, "%s: device %s multiplies it with %s, the graph with %s", value.name.c_str(),
-                 device_.name().c_str(), std::string(info(matrix->packed.input_type).name).c_str(),
+    return error(Code::kUnsupported, "%s: device %s multiplies it with %s, the graph with %s",
+                 value.name.c_str(), device_.name().c_str(),
+                 std::string(info(matrix->packed.input_type).name).c_str(),
                  std::string(info(input_type).name).c_str());
   }
   matrix->offset = reserve(matrix->packed.bytes);
@@ -97,8 +101,10 @@ size_t Weights::add_vector(const graph::Value& value) {
 }
 
 Status Weights::fill(Matrix* matrix, parallel::ThreadTeam& team, const PlanOptions& options) {
-  for (const graph::Piece& piece : matrix->constant->pieces) LMN_RETURN_IF_ERROR(before_read(options, piece));
-  const ops::PackRequest request{matrix->views, matrix->packed.input_type, matrix->packed.interleaved};
+  for (const graph::Piece& piece : matrix->constant->pieces)
+    LMN_RETURN_IF_ERROR(before_read(options, piece));
+  const ops::PackRequest request{matrix->views, matrix->packed.input_type,
+                                 matrix->packed.interleaved};
   std::byte* data = block_.data() + matrix->offset;
   team.run([&](int index) {
     ops::Worker worker;
@@ -119,7 +125,8 @@ Status Weights::fill(const Vector& vector, const PlanOptions& options) {
     append_floats(piece.view, &values);
     after_read(options, piece);
   }
-  return device_.copy_from_host(block_.data() + vector.offset, values.data(), values.size() * sizeof(float));
+  return device_.copy_from_host(block_.data() + vector.offset, values.data(),
+                                values.size() * sizeof(float));
 }
 
 Status Weights::load(parallel::ThreadTeam& team, const PlanOptions& options) {

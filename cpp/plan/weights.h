@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights: the constants of a graph as kernels want them, in one block of device memory. First everything is registered,
-// so that what is used twice is stored once and the size is known before a byte is read; then load() reads the file, one
-// tensor after the other, each packed by the whole team.
+// Weights: the constants of a graph as kernels want them, in one block of device memory. First everything is
+// registered, so that what is used twice is stored once and the size is known before a byte is read; then load()
+// reads the file, one tensor after the other, each packed by the whole team.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ class Weights {
   Weights(Device& device, const ops::KernelTable& table) : device_(device), table_(table) {}
 
   // A matrix that a Linear multiplies with inputs of this type. UNSUPPORTED, INVALID_ARGUMENT: plan_pack's.
-  Result<const ops::PackedMatrix*> add_matrix(const graph::Value& value, DType input_type, bool interleaved);
-  // A matrix whose rows are looked up: a registered one over the same bytes, whatever its input type, or a new one. Call it
-  // after add_matrix has seen all Linears.
+  Result<const ops::PackedMatrix*> add_matrix(const graph::Value& value, DType input_type,
+                                              bool interleaved);
+  // A matrix whose rows are looked up: a registered one over the same bytes, whatever its input type, or a new one.
+  // Call it after add_matrix has seen all Linears.
   Result<const ops::PackedMatrix*> add_table(const graph::Value& value);
   // A vector of floats; index for vector().
   size_t add_vector(const graph::Value& value);
@@ -59,7 +60,8 @@ class Weights {
 
   Device& device_;
   const ops::KernelTable& table_;
-  std::vector<std::unique_ptr<Matrix>> matrices_;  // by pointer: kernels keep the address of `packed`
+  std::vector<std::unique_ptr<Matrix>>
+      matrices_;  // by pointer: kernels keep the address of `packed`
   std::vector<Vector> vectors_;
   int64_t bytes_ = 0;
   DeviceBlock block_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Common subexpressions: a node with the operator, operands and attributes of an earlier one is that one; constants over
-// the same bytes are one constant. Writes of a state are never merged.
+// Common subexpressions: a node with the operator, operands and attributes of an earlier one is that one; constants
+// over the same bytes are one constant. Writes of a state are never merged.
 #include <map>
 
 #include "graph/passes/passes.h"
@@ -62,7 +62,8 @@ Result<Graph> eliminate_common_subexpressions(const Graph& graph, const PassOpti
       candidates.push_back(&node);
       continue;
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) rewriter.replace(node.outputs[i], rewriter.map(same->outputs[i]));
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      rewriter.replace(node.outputs[i], rewriter.map(same->outputs[i]));
   }
   return rewriter.finish();
 }

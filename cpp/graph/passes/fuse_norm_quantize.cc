@@ -16,7 +16,8 @@ Result<Graph> fuse_norm_quantize(const Graph& graph, const PassOptions&) {
   };
   std::vector<bool> gone(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
-    if (const Node* norm = norm_of(node)) gone[static_cast<size_t>(norm - graph.nodes.data())] = true;
+    if (const Node* norm = norm_of(node))
+      gone[static_cast<size_t>(norm - graph.nodes.data())] = true;
   }
   Rewriter rewriter(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -30,7 +31,8 @@ Result<Graph> fuse_norm_quantize(const Graph& graph, const PassOptions&) {
     Attributes attributes = norm->attributes;
     attributes.set("type", node.attributes.get<std::string>("type"));
     LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter.add(Op::kRmsNormQuantize,
-                                                       {rewriter.map(norm->inputs[0]), rewriter.map(norm->inputs[1])},
+                                                       {rewriter.map(norm->inputs[0]),
+                                                        rewriter.map(norm->inputs[1])},
                                                        std::move(attributes), norm->name));
     rewriter.replace(node.outputs[0], y);
   }

@@ -16,8 +16,12 @@ int linear_operand(const Graph& graph, const Uses& uses, const Node& add) {
   for (int i : {0, 1}) {
     const ValueId id = add.inputs[static_cast<size_t>(i)];
     const Node* linear = graph.producer(id);
-    if (linear == nullptr || linear->op != Op::kLinear || linear->input(3) != kNone || !uses.only_one(id)) continue;
-    if (found >= 0 && graph.value(id).producer < graph.value(add.inputs[static_cast<size_t>(found)]).producer) continue;
+    if (linear == nullptr || linear->op != Op::kLinear || linear->input(3) != kNone ||
+        !uses.only_one(id))
+      continue;
+    if (found >= 0 &&
+        graph.value(id).producer < graph.value(add.inputs[static_cast<size_t>(found)]).producer)
+      continue;
     found = i;
   }
   return found;
@@ -34,7 +38,8 @@ Result<Graph> fuse_residual(const Graph& graph, const PassOptions&) {
     if (node.op != Op::kAdd) continue;
     operand[n] = linear_operand(graph, uses, node);
     if (operand[n] < 0) continue;
-    gone[static_cast<size_t>(graph.value(node.inputs[static_cast<size_t>(operand[n])]).producer)] = true;
+    gone[static_cast<size_t>(graph.value(node.inputs[static_cast<size_t>(operand[n])]).producer)] =
+        true;
   }
   Rewriter rewriter(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -49,8 +54,8 @@ Result<Graph> fuse_residual(const Graph& graph, const PassOptions&) {
     LMN_ASSIGN_OR_RETURN(
         const ValueId y,
         rewriter.add(Op::kLinear,
-                     {rewriter.map(linear.inputs[0]), rewriter.map(linear.inputs[1]), rewriter.map(linear.input(2)),
-                      rewriter.map(residual)},
+                     {rewriter.map(linear.inputs[0]), rewriter.map(linear.inputs[1]),
+                      rewriter.map(linear.input(2)), rewriter.map(residual)},
                      linear.attributes, linear.name));
     rewriter.replace(node.outputs[0], y);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rope on q, rope on k and kv_write, all on column views of one matrix [q | k | v], are one stage: q is turned in place, k is
-// turned on its way to the cache, and two barriers go.
+// rope on q, rope on k and kv_write, all on column views of one matrix [q | k | v], are one stage: q is turned in
+// place, k is turned on its way to the cache, and two barriers go.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -37,8 +37,10 @@ std::optional<Match> match(const Graph& graph, const Uses& uses, const Node& kv_
   }
   if (q == nullptr || q->op != Op::kColumns || !uses.only_one(q->outputs[0])) return std::nullopt;
   const Node* rope_q = &graph.node(uses.of(q->outputs[0])[0]);
-  if (rope_q->op != Op::kRope || rope_q->inputs[1] != rope_k->inputs[1] || uses.is_output(rope_q->outputs[0]) ||
-      rope_q->attributes.get<std::string>("style") != rope_k->attributes.get<std::string>("style")) {
+  if (rope_q->op != Op::kRope || rope_q->inputs[1] != rope_k->inputs[1] ||
+      uses.is_output(rope_q->outputs[0]) ||
+      rope_q->attributes.get<std::string>("style") !=
+          rope_k->attributes.get<std::string>("style")) {
     return std::nullopt;
   }
 
@@ -49,8 +51,8 @@ std::optional<Match> match(const Graph& graph, const Uses& uses, const Node& kv_
     return view->attributes.get<int64_t>("begin") == first_head * head_dim &&
            view->attributes.get<int64_t>("count") == count * head_dim;
   };
-  if (rope_k->attributes.get<int64_t>("heads") != kv_heads || !covers(q, 0, heads) || !covers(k, heads, kv_heads) ||
-      !covers(v, heads + kv_heads, kv_heads) ||
+  if (rope_k->attributes.get<int64_t>("heads") != kv_heads || !covers(q, 0, heads) ||
+      !covers(k, heads, kv_heads) || !covers(v, heads + kv_heads, kv_heads) ||
       graph.value(qkv).type.dims[1] != Dim((heads + 2 * kv_heads) * head_dim)) {
     return std::nullopt;
   }
@@ -60,14 +62,16 @@ std::optional<Match> match(const Graph& graph, const Uses& uses, const Node& kv_
 Status emit(const Match& m, Rewriter* rewriter) {
   const int64_t heads = m.rope_q->attributes.get<int64_t>("heads");
   const std::vector<ValueId> inputs{rewriter->map(m.qkv), rewriter->map(m.cos_sin),
-                                    rewriter->map(m.kv_write->inputs[2]), rewriter->map(m.kv_write->inputs[3])};
-  LMN_ASSIGN_OR_RETURN(const ValueId qkv,
-                       rewriter->add(Op::kRopeKvWrite, inputs, m.rope_q->attributes, m.kv_write->name));
+                                    rewriter->map(m.kv_write->inputs[2]),
+                                    rewriter->map(m.kv_write->inputs[3])};
+  LMN_ASSIGN_OR_RETURN(const ValueId qkv, rewriter->add(Op::kRopeKvWrite, inputs,
+                                                        m.rope_q->attributes, m.kv_write->name));
   const Node& fused = *rewriter->to().producer(qkv);
   rewriter->replace(m.kv_write->outputs[0], fused.outputs[1]);
   const int64_t count = heads * rewriter->to().value(fused.inputs[3]).type.dims[1].size;
-  LMN_ASSIGN_OR_RETURN(const ValueId q, rewriter->add(Op::kColumns, {qkv}, {{"begin", int64_t{0}}, {"count", count}},
-                                                      m.rope_q->name));
+  LMN_ASSIGN_OR_RETURN(const ValueId q,
+                       rewriter->add(Op::kColumns, {qkv}, {{"begin", int64_t{0}}, {"count", count}},
+                                     m.rope_q->name));
   rewriter->replace(m.rope_q->outputs[0], q);
   return {};
 }
@@ -76,7 +80,8 @@ Status emit(const Match& m, Rewriter* rewriter) {
 
 Result<Graph> fuse_rope_kv_write(const Graph& graph, const PassOptions&) {
   const Uses uses(graph);
-  std::vector<std::optional<Match>> at(graph.nodes.size());  // the last of the three: there the fused node goes
+  std::vector<std::optional<Match>> at(
+      graph.nodes.size());  // the last of the three: there the fused node goes
   std::vector<bool> gone(graph.nodes.size(), false);
   const auto index = [&](const Node* node) { return node - graph.nodes.data(); };
   for (const Node& node : graph.nodes) {
@@ -89,7 +94,8 @@ Result<Graph> fuse_rope_kv_write(const Graph& graph, const PassOptions&) {
       for (NodeId user : uses.of(id)) read_too_early |= user < last;
     }
     if (read_too_early) continue;
-    for (const Node* fused : {m->rope_q, m->rope_k, m->kv_write}) gone[static_cast<size_t>(index(fused))] = true;
+    for (const Node* fused : {m->rope_q, m->rope_k, m->kv_write})
+      gone[static_cast<size_t>(index(fused))] = true;
     at[static_cast<size_t>(last)] = m;
   }
   Rewriter rewriter(graph);

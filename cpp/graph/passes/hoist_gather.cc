@@ -18,7 +18,8 @@ bool commutes_with_gather(const Graph& graph, const Node& node) {
   if (graph.value(node.inputs[0]).constant != nullptr) return false;
   for (size_t i = 1; i < node.inputs.size(); ++i) {
     const ValueId id = node.inputs[i];
-    if (id != kNone && graph.value(id).constant == nullptr) return false;  // another operand with rows
+    if (id != kNone && graph.value(id).constant == nullptr)
+      return false;  // another operand with rows
   }
   return true;
 }
@@ -27,12 +28,14 @@ bool commutes_with_gather(const Graph& graph, const Node& node) {
 
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions&) {
   const Uses uses(graph);
-  std::vector<std::vector<NodeId>> chain(graph.nodes.size());  // per gather: the nodes it moves before, last first
+  std::vector<std::vector<NodeId>> chain(
+      graph.nodes.size());  // per gather: the nodes it moves before, last first
   std::vector<bool> moved(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (graph.nodes[n].op != Op::kGatherRows) continue;
     ValueId x = graph.nodes[n].inputs[0];
-    while (graph.producer(x) != nullptr && uses.only_one(x) && commutes_with_gather(graph, *graph.producer(x))) {
+    while (graph.producer(x) != nullptr && uses.only_one(x) &&
+           commutes_with_gather(graph, *graph.producer(x))) {
       const NodeId producer = graph.value(x).producer;
       chain[n].push_back(producer);
       moved[static_cast<size_t>(producer)] = true;
@@ -48,12 +51,16 @@ Result<Graph> hoist_gather(const Graph& graph, const PassOptions&) {
       continue;
     }
     const ValueId x = rewriter.map(graph.node(chain[n].back()).inputs[0]);
-    LMN_ASSIGN_OR_RETURN(ValueId now, rewriter.add(Op::kGatherRows, {x, rewriter.map(node.inputs[1])}, {}, node.name));
+    LMN_ASSIGN_OR_RETURN(
+        ValueId now,
+        rewriter.add(Op::kGatherRows, {x, rewriter.map(node.inputs[1])}, {}, node.name));
     for (size_t i = chain[n].size(); i-- > 0;) {
       const Node& row_wise = graph.node(chain[n][i]);
       std::vector<ValueId> inputs{now};
-      for (size_t k = 1; k < row_wise.inputs.size(); ++k) inputs.push_back(rewriter.map(row_wise.inputs[k]));
-      LMN_ASSIGN_OR_RETURN(now, rewriter.add(row_wise.op, std::move(inputs), row_wise.attributes, row_wise.name));
+      for (size_t k = 1; k < row_wise.inputs.size(); ++k)
+        inputs.push_back(rewriter.map(row_wise.inputs[k]));
+      LMN_ASSIGN_OR_RETURN(
+          now, rewriter.add(row_wise.op, std::move(inputs), row_wise.attributes, row_wise.name));
     }
     rewriter.replace(node.outputs[0], now);
   }

@@ -31,11 +31,14 @@ class Uses {
 
 // A Linear that is nothing but a product, and perhaps a bias: no residual, not interleaved, not lowered.
 inline bool is_plain_linear(const Graph& graph, const Node& node) {
-  return node.op == Op::kLinear && node.input(3) == kNone && node.attributes.find("interleaved") == nullptr &&
+  return node.op == Op::kLinear && node.input(3) == kNone &&
+         node.attributes.find("interleaved") == nullptr &&
          graph.value(node.inputs[0]).type.dtype == DType::kF32;
 }
 
-inline bool is_precise(const Node& linear) { return linear.attributes.get_or<int64_t>("precise", 0) != 0; }
+inline bool is_precise(const Node& linear) {
+  return linear.attributes.get_or<int64_t>("precise", 0) != 0;
+}
 
 // One input type that suits two weights, if there is one: of the two integer formats, the finer suits both.
 inline std::optional<DType> common_input_type(DType a, DType b) {
@@ -49,7 +52,8 @@ inline Result<std::optional<DType>> linear_input_type(const Graph& graph, const 
                                                       const PassOptions& options) {
   std::optional<DType> common;
   for (const Piece& piece : graph.value(linear.inputs[1]).constant->pieces) {
-    Result<DType> wanted = options.linear_input_type(piece.view.dtype, piece.view.shape.last(), is_precise(linear));
+    Result<DType> wanted =
+        options.linear_input_type(piece.view.dtype, piece.view.shape.last(), is_precise(linear));
     if (!wanted.ok()) return std::move(wanted).status().with_context(piece.name);
     common = common_input_type(common.value_or(*wanted), *wanted);
     if (!common) break;

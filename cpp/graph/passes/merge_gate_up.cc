@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// silu_mul(linear(x, gate), linear(x, up)) -> linear(x, gate and up interleaved): the gated feed-forward of Llama as one
-// product whose kernel has both halves of an output in registers. Panels of the two alternate, so types and shapes are
-// equal; a bias would have to be interleaved likewise, so there is none.
+// silu_mul(linear(x, gate), linear(x, up)) -> linear(x, gate and up interleaved): the gated feed-forward of Llama
+// as one product whose kernel has both halves of an output in registers. Panels of the two alternate, so types and
+// shapes are equal; a bias would have to be interleaved likewise, so there is none.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -21,8 +21,8 @@ bool match(const Graph& graph, const Uses& uses, const Node& silu_mul) {
   }
   const TensorView& a = graph.value(gate->inputs[1]).constant->pieces[0].view;
   const TensorView& b = graph.value(up->inputs[1]).constant->pieces[0].view;
-  return gate->inputs[0] == up->inputs[0] && is_precise(*gate) == is_precise(*up) && a.dtype == b.dtype &&
-         a.shape == b.shape;
+  return gate->inputs[0] == up->inputs[0] && is_precise(*gate) == is_precise(*up) &&
+         a.dtype == b.dtype && a.shape == b.shape;
 }
 
 }  // namespace
@@ -48,12 +48,14 @@ Result<Graph> merge_gate_up(const Graph& graph, const PassOptions&) {
     const Node& gate = *graph.producer(node.inputs[0]);
     const Node& up = *graph.producer(node.inputs[1]);
     Constant both;
-    both.pieces = {graph.value(gate.inputs[1]).constant->pieces[0], graph.value(up.inputs[1]).constant->pieces[0]};
+    both.pieces = {graph.value(gate.inputs[1]).constant->pieces[0],
+                   graph.value(up.inputs[1]).constant->pieces[0]};
     Attributes attributes = gate.attributes;
     attributes.set("interleaved", int64_t{1});
     const ValueId x = rewriter.map(gate.inputs[0]);
     const ValueId weight = rewriter.add_constant(std::move(both));
-    LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter.add(Op::kLinear, {x, weight}, std::move(attributes), node.name));
+    LMN_ASSIGN_OR_RETURN(const ValueId y,
+                         rewriter.add(Op::kLinear, {x, weight}, std::move(attributes), node.name));
     rewriter.replace(node.outputs[0], y);
   }
   return rewriter.finish();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linears that read the same x become one over the pieces of all their weights: q, k and v are one product, x is read once,
-// and one barrier follows instead of three. Each old result is a column view of the new one, so every reader must take a
-// row stride. Weights may differ in file type (k and v often are finer than q) as long as one input type suits them all.
+// Linears that read the same x become one over the pieces of all their weights: q, k and v are one product, x is
+// read once, and one barrier follows instead of three. Each old result is a column view of the new one, so every
+// reader must take a row stride. Weights may differ in file type (k and v often are finer than q) as long as one
+// input type suits them all.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -38,13 +39,16 @@ bool mergeable(const Candidate& a, const Candidate& b) {
 }
 
 // All Linears that may be merged, in groups of two or more, each in the order of the graph.
-Result<std::vector<std::vector<Candidate>>> find_groups(const Graph& graph, const PassOptions& options) {
+Result<std::vector<std::vector<Candidate>>> find_groups(const Graph& graph,
+                                                        const PassOptions& options) {
   const Uses uses(graph);
   std::vector<std::vector<Candidate>> groups;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!is_plain_linear(graph, node) || !readers_take_views(graph, uses, node.outputs[0])) continue;
-    LMN_ASSIGN_OR_RETURN(const std::optional<DType> input_type, linear_input_type(graph, node, options));
+    if (!is_plain_linear(graph, node) || !readers_take_views(graph, uses, node.outputs[0]))
+      continue;
+    LMN_ASSIGN_OR_RETURN(const std::optional<DType> input_type,
+                         linear_input_type(graph, node, options));
     if (!input_type) continue;
     const Candidate candidate{&node, *input_type};
     const auto group = std::find_if(groups.begin(), groups.end(),
@@ -80,15 +84,17 @@ Status emit(const Graph& graph, const std::vector<Candidate>& group, Rewriter* r
     const std::vector<Piece>& vectors = graph.value(c.node->inputs[2]).constant->pieces;
     bias.pieces.insert(bias.pieces.end(), vectors.begin(), vectors.end());
   }
-  std::vector<ValueId> inputs{rewriter->map(first.inputs[0]), rewriter->add_constant(std::move(weight))};
+  std::vector<ValueId> inputs{rewriter->map(first.inputs[0]),
+                              rewriter->add_constant(std::move(weight))};
   if (!bias.pieces.empty()) inputs.push_back(rewriter->add_constant(std::move(bias)));
-  LMN_ASSIGN_OR_RETURN(const ValueId all,
-                       rewriter->add(Op::kLinear, std::move(inputs), first.attributes, joined_name(group)));
+  LMN_ASSIGN_OR_RETURN(const ValueId all, rewriter->add(Op::kLinear, std::move(inputs),
+                                                        first.attributes, joined_name(group)));
   int64_t begin = 0;
   for (const Candidate& c : group) {
     const int64_t count = graph.value(c.node->outputs[0]).type.dims[1].size;
-    LMN_ASSIGN_OR_RETURN(const ValueId view,
-                         rewriter->add(Op::kColumns, {all}, {{"begin", begin}, {"count", count}}, c.node->name));
+    LMN_ASSIGN_OR_RETURN(
+        const ValueId view,
+        rewriter->add(Op::kColumns, {all}, {{"begin", begin}, {"count", count}}, c.node->name));
     rewriter->replace(c.node->outputs[0], view);
     begin += count;
   }

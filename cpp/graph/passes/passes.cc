@@ -32,7 +32,8 @@ Result<Graph> optimize(Graph graph, const PassOptions& options) {
     LMN_ASSIGN_OR_RETURN(graph, pass.run(graph, options));
     Status verified = verify(graph);
     if (!verified.ok()) {
-      return error(Code::kInternal, "%s: %s", std::string(pass.name).c_str(), std::string(verified.message()).c_str());
+      return error(Code::kInternal, "%s: %s", std::string(pass.name).c_str(),
+                   std::string(verified.message()).c_str());
     }
     if (options.observe) options.observe(pass.name, graph);
   }

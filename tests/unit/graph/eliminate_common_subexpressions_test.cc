@@ -14,13 +14,15 @@ TEST(equal_nodes_become_one) {
   ValueId y = b.rope(x, first, 2, "halves", "a");
   y = b.rope(y, again, 2, "halves", "b");
   b.output(b.rope(y, other, 2, "halves", "c"), "y");
-  EXPECT_EQ(after(eliminate_common_subexpressions, finish(b)),
-            std::string("%3 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # first\n"
-                        "%4 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=2}  # another magnitude\n"
-                        "%5 : f32[tokens, 32] = rope(x, %3) {heads=2, style=halves}  # a\n"
-                        "%6 : f32[tokens, 32] = rope(%5, %3) {heads=2, style=halves}  # b\n"
-                        "%7 : f32[tokens, 32] = rope(%6, %4) {heads=2, style=halves}  # c\n"
-                        "output y = %7\n"));
+  EXPECT_EQ(
+      after(eliminate_common_subexpressions, finish(b)),
+      std::string("%3 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # first\n"
+                  "%4 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=2}  # another "
+                  "magnitude\n"
+                  "%5 : f32[tokens, 32] = rope(x, %3) {heads=2, style=halves}  # a\n"
+                  "%6 : f32[tokens, 32] = rope(%5, %3) {heads=2, style=halves}  # b\n"
+                  "%7 : f32[tokens, 32] = rope(%6, %4) {heads=2, style=halves}  # c\n"
+                  "output y = %7\n"));
 }
 
 TEST(equal_nodes_merge_through_what_they_read) {

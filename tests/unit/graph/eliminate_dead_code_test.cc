@@ -18,15 +18,17 @@ TEST(dead_code_goes_with_its_constants) {
                                           "output y = %5\n"));
   auto result = eliminate_dead_code(before, options());
   ASSERT_OK(result);
-  EXPECT_EQ(to_text(*result), std::string("input x : f32[tokens, 8]\n"
-                                          "input unread : f32[tokens, 8]\n"  // callers still find what they bind
-                                          "%2 : f32[tokens, 8] = add(x, x)  # kept\n"
-                                          "output y = %2\n"));
+  EXPECT_EQ(to_text(*result),
+            std::string("input x : f32[tokens, 8]\n"
+                        "input unread : f32[tokens, 8]\n"  // callers still find what they bind
+                        "%2 : f32[tokens, 8] = add(x, x)  # kept\n"
+                        "output y = %2\n"));
 }
 
 TEST(dead_code_keeps_writes_of_state) {
   AttentionBlock block;
-  block.b.kv_write(block.k, block.v, block.slots, block.kv, "write");  // read in the next step, if not in this
+  block.b.kv_write(block.k, block.v, block.slots, block.kv,
+                   "write");  // read in the next step, if not in this
   const std::string text = after(eliminate_dead_code, finish(block.b));
   EXPECT(text.find("= kv_write(") != std::string::npos);
   EXPECT(text.find("# k\n") != std::string::npos);

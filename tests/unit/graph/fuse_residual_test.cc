@@ -22,8 +22,9 @@ TEST(an_add_behind_a_linear_becomes_its_residual) {
     Residual r;
     const ValueId y = r.linear(r.x, "out");
     r.b.output(linear_first ? r.b.add(y, r.x, "sum") : r.b.add(r.x, y, "sum"), "y");
-    EXPECT_EQ(after(fuse_residual, finish(r.b)), std::string("%2 : f32[tokens, 8] = linear(x, w_out, -, x)  # out\n"
-                                                             "output y = %2\n"));
+    EXPECT_EQ(after(fuse_residual, finish(r.b)),
+              std::string("%2 : f32[tokens, 8] = linear(x, w_out, -, x)  # out\n"
+                          "output y = %2\n"));
   }
 }
 
@@ -32,9 +33,10 @@ TEST(of_two_linears_the_later_takes_the_other_as_residual) {
   const ValueId early = r.linear(r.x, "early");
   const ValueId late = r.linear(r.x, "late");
   r.b.output(r.b.add(late, early, "sum"), "y");
-  EXPECT_EQ(after(fuse_residual, finish(r.b)), std::string("%2 : f32[tokens, 8] = linear(x, w_early)  # early\n"
-                                                           "%4 : f32[tokens, 8] = linear(x, w_late, -, %2)  # late\n"
-                                                           "output y = %4\n"));
+  EXPECT_EQ(after(fuse_residual, finish(r.b)),
+            std::string("%2 : f32[tokens, 8] = linear(x, w_early)  # early\n"
+                        "%4 : f32[tokens, 8] = linear(x, w_late, -, %2)  # late\n"
+                        "output y = %4\n"));
 }
 
 TEST(chains_of_residuals_fuse_one_by_one) {
@@ -42,9 +44,10 @@ TEST(chains_of_residuals_fuse_one_by_one) {
   ValueId x = r.x;
   for (const char* name : {"a", "b"}) x = r.b.add(r.linear(x, name), x, "sum");
   r.b.output(x, "y");
-  EXPECT_EQ(after(fuse_residual, finish(r.b)), std::string("%2 : f32[tokens, 8] = linear(x, w_a, -, x)  # a\n"
-                                                           "%4 : f32[tokens, 8] = linear(%2, w_b, -, %2)  # b\n"
-                                                           "output y = %4\n"));
+  EXPECT_EQ(after(fuse_residual, finish(r.b)),
+            std::string("%2 : f32[tokens, 8] = linear(x, w_a, -, x)  # a\n"
+                        "%4 : f32[tokens, 8] = linear(%2, w_b, -, %2)  # b\n"
+                        "output y = %4\n"));
 }
 
 TEST(a_linear_that_is_read_twice_keeps_its_add) {

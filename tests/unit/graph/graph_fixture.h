@@ -76,7 +76,8 @@ inline std::string renumbered(const std::string& text) {
     out += text[i];
     if (text[i] != '%') continue;
     const size_t end = std::min(text.find_first_not_of("0123456789", i + 1), text.size());
-    out += std::to_string(numbers.emplace(text.substr(i + 1, end - i - 1), numbers.size()).first->second);
+    out += std::to_string(
+        numbers.emplace(text.substr(i + 1, end - i - 1), numbers.size()).first->second);
     i = end - 1;
   }
   return out;
@@ -92,7 +93,9 @@ struct AttentionBlock {
   ValueId x, positions, sequences, slots, tables, kv, q, k, v, cos_sin, y = kNone;
 
   explicit AttentionBlock(DType k_type = DType::kQ4_0, bool bias = false) {
-    const auto indices = [&](const char* name) { return b.input(name, tensor(DType::kI32, {"tokens"})); };
+    const auto indices = [&](const char* name) {
+      return b.input(name, tensor(DType::kI32, {"tokens"}));
+    };
     x = b.input("x", tensor(DType::kF32, {"tokens", 64}));
     positions = indices("positions");
     sequences = indices("sequence_index");
@@ -107,7 +110,8 @@ struct AttentionBlock {
     q = linear("q", 64, DType::kQ4_0);
     k = linear("k", 32, k_type);
     v = linear("v", 32, DType::kQ6_K == k_type ? DType::kQ4_0 : k_type);
-    cos_sin = b.rope_table(positions, b.constant(owned_constant("inv_freq", std::vector<float>(8, 1.0f))), 1, "table");
+    cos_sin = b.rope_table(
+        positions, b.constant(owned_constant("inv_freq", std::vector<float>(8, 1.0f))), 1, "table");
   }
   void attend(int64_t k_heads = 2) {
     const ValueId turned_q = b.rope(q, cos_sin, 4, "halves", "rope_q");

@@ -40,19 +40,23 @@ TEST(text_shows_inputs_constants_nodes_and_outputs) {
   const ValueId weight = b.constant(piece("norm.weight", DType::kF32, {64}));
   const ValueId x = b.embedding(ids, table, "embed");
   b.output(b.rms_norm(x, weight, 1e-5f, "norm"), "y");
-  EXPECT_EQ(to_text(finish(b)), std::string("input token_ids : i32[tokens]\n"
-                                            "constant token_embd.weight : q8_0[100, 64]\n"
-                                            "constant norm.weight : f32[64]\n"
-                                            "%3 : f32[tokens, 64] = embedding(token_ids, token_embd.weight)  # embed\n"
-                                            "%4 : f32[tokens, 64] = rms_norm(%3, norm.weight) {eps=1e-05}  # norm\n"
-                                            "output y = %4\n"));
+  EXPECT_EQ(to_text(finish(b)),
+            std::string("input token_ids : i32[tokens]\n"
+                        "constant token_embd.weight : q8_0[100, 64]\n"
+                        "constant norm.weight : f32[64]\n"
+                        "%3 : f32[tokens, 64] = embedding(token_ids, token_embd.weight)  # embed\n"
+                        "%4 : f32[tokens, 64] = rms_norm(%3, norm.weight) {eps=1e-05}  # norm\n"
+                        "output y = %4\n"));
 }
 
 TEST(text_shows_absent_operands_and_several_outputs) {
   AttentionBlock block;
-  const ValueId qkv = block.b.node(Op::kLinear, {block.x, block.b.constant(piece("qkv", DType::kF32, {128, 64})), kNone, kNone}, {}, "");
-  const ValueId out = block.b.node(Op::kRopeKvWrite, {qkv, block.cos_sin, block.slots, block.kv},
-                                   {{"heads", int64_t{4}}, {"style", std::string("halves")}}, "fused");
+  const ValueId qkv = block.b.node(
+      Op::kLinear, {block.x, block.b.constant(piece("qkv", DType::kF32, {128, 64})), kNone, kNone},
+      {}, "");
+  const ValueId out =
+      block.b.node(Op::kRopeKvWrite, {qkv, block.cos_sin, block.slots, block.kv},
+                   {{"heads", int64_t{4}}, {"style", std::string("halves")}}, "fused");
   block.b.output(out, "y");
   const std::string text = to_text(finish(block.b));
   EXPECT(text.find("= linear(x, qkv, -, -)\n") != std::string::npos);
@@ -63,12 +67,14 @@ TEST(text_shows_absent_operands_and_several_outputs) {
 TEST(merged_constants_have_the_common_name_and_the_sum_of_rows) {
   Graph graph;
   Constant merged;
-  merged.pieces = {piece("blk.0.attn_q.weight", DType::kQ4_0, {64, 64}), piece("blk.0.attn_k.weight", DType::kQ4_0, {32, 64}),
+  merged.pieces = {piece("blk.0.attn_q.weight", DType::kQ4_0, {64, 64}),
+                   piece("blk.0.attn_k.weight", DType::kQ4_0, {32, 64}),
                    piece("blk.0.attn_v.weight", DType::kQ8_0, {32, 64})};
   const ValueId id = graph.add_constant(merged);
   EXPECT_EQ(graph.value(id).name, std::string("blk.0.attn_{q,k,v}.weight"));
   EXPECT_EQ(graph.value(id).type.to_string(), std::string("q4_0[128, 64]"));
-  EXPECT_EQ(to_text(graph), std::string("constant blk.0.attn_{q,k,v}.weight : q4_0+q8_0[128, 64]\n"));
+  EXPECT_EQ(to_text(graph),
+            std::string("constant blk.0.attn_{q,k,v}.weight : q4_0+q8_0[128, 64]\n"));
 
   // Names that are prefixes of each other, equal, or have nothing in common.
   merged.pieces = {piece("ab", DType::kF32, {1}), piece("abc", DType::kF32, {2})};

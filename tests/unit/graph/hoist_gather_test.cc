@@ -22,19 +22,22 @@ struct Head {
 TEST(rows_are_chosen_before_the_norm_and_the_head) {
   Head h;
   const ValueId sum = h.b.add(h.x, h.x, "sum");
-  const ValueId logits = h.b.linear(h.b.rms_norm(sum, h.norm_weight, 1e-5f, "norm"), h.weight, kNone, true, "head");
+  const ValueId logits =
+      h.b.linear(h.b.rms_norm(sum, h.norm_weight, 1e-5f, "norm"), h.weight, kNone, true, "head");
   h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
   const Graph before = finish(h.b);
-  EXPECT_EQ(nodes_of(before), std::string("%4 : f32[tokens, 8] = add(x, x)  # sum\n"
-                                          "%5 : f32[tokens, 8] = rms_norm(%4, norm) {eps=1e-05}  # norm\n"
-                                          "%6 : f32[tokens, 100] = linear(%5, head) {precise=1}  # head\n"
-                                          "%7 : f32[outputs, 100] = gather_rows(%6, rows)  # rows\n"
-                                          "output logits = %7\n"));
-  EXPECT_EQ(after(hoist_gather, before), std::string("%2 : f32[tokens, 8] = add(x, x)  # sum\n"
-                                                     "%3 : f32[outputs, 8] = gather_rows(%2, rows)  # rows\n"
-                                                     "%5 : f32[outputs, 8] = rms_norm(%3, norm) {eps=1e-05}  # norm\n"
-                                                     "%7 : f32[outputs, 100] = linear(%5, head) {precise=1}  # head\n"
-                                                     "output logits = %7\n"));
+  EXPECT_EQ(nodes_of(before),
+            std::string("%4 : f32[tokens, 8] = add(x, x)  # sum\n"
+                        "%5 : f32[tokens, 8] = rms_norm(%4, norm) {eps=1e-05}  # norm\n"
+                        "%6 : f32[tokens, 100] = linear(%5, head) {precise=1}  # head\n"
+                        "%7 : f32[outputs, 100] = gather_rows(%6, rows)  # rows\n"
+                        "output logits = %7\n"));
+  EXPECT_EQ(after(hoist_gather, before),
+            std::string("%2 : f32[tokens, 8] = add(x, x)  # sum\n"
+                        "%3 : f32[outputs, 8] = gather_rows(%2, rows)  # rows\n"
+                        "%5 : f32[outputs, 8] = rms_norm(%3, norm) {eps=1e-05}  # norm\n"
+                        "%7 : f32[outputs, 100] = linear(%5, head) {precise=1}  # head\n"
+                        "output logits = %7\n"));
 }
 
 TEST(rows_are_chosen_after_what_others_read_whole) {
@@ -43,11 +46,12 @@ TEST(rows_are_chosen_after_what_others_read_whole) {
   const ValueId logits = h.b.linear(norm, h.weight, kNone, false, "head");
   h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
   h.b.output(norm, "hidden");  // wanted for all tokens
-  EXPECT_EQ(after(hoist_gather, finish(h.b)), std::string("%3 : f32[tokens, 8] = rms_norm(x, norm) {eps=1e-05}  # norm\n"
-                                                          "%4 : f32[outputs, 8] = gather_rows(%3, rows)  # rows\n"
-                                                          "%6 : f32[outputs, 100] = linear(%4, head)  # head\n"
-                                                          "output logits = %6\n"
-                                                          "output hidden = %3\n"));
+  EXPECT_EQ(after(hoist_gather, finish(h.b)),
+            std::string("%3 : f32[tokens, 8] = rms_norm(x, norm) {eps=1e-05}  # norm\n"
+                        "%4 : f32[outputs, 8] = gather_rows(%3, rows)  # rows\n"
+                        "%6 : f32[outputs, 100] = linear(%4, head)  # head\n"
+                        "output logits = %6\n"
+                        "output hidden = %3\n"));
 }
 
 TEST(rows_are_not_chosen_before_a_residual) {

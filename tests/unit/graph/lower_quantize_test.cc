@@ -8,8 +8,11 @@ namespace {
 Graph three_linears(DType type) {
   Builder b;
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 64}));
-  b.output(b.linear(x, b.constant(piece("floats", DType::kF16, {8, 64})), kNone, false, "floats"), "a");
-  b.output(b.linear(x, b.constant(piece("coarse", type, {8, 64})), b.constant(piece("bias", DType::kF32, {8})), false, "coarse"), "b");
+  b.output(b.linear(x, b.constant(piece("floats", DType::kF16, {8, 64})), kNone, false, "floats"),
+           "a");
+  b.output(b.linear(x, b.constant(piece("coarse", type, {8, 64})),
+                    b.constant(piece("bias", DType::kF32, {8})), false, "coarse"),
+           "b");
   b.output(b.linear(x, b.constant(piece("fine", type, {8, 64})), kNone, true, "fine"), "c");
   return finish(b);
 }
@@ -45,7 +48,8 @@ TEST(residuals_stay_with_the_lowered_linear) {
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 64}));
   const ValueId w = b.constant(piece("w", DType::kQ8_0, {64, 64}));
   b.output(b.node(Op::kLinear, {x, w, kNone, x}, {}, "out"), "y");
-  EXPECT_EQ(after(lower_quantize, finish(b)), std::string("%1 : qa8[tokens, 64] = quantize(x) {type=qa8}  # out\n"
-                                                          "%3 : f32[tokens, 64] = linear(%1, w, -, x)  # out\n"
-                                                          "output y = %3\n"));
+  EXPECT_EQ(after(lower_quantize, finish(b)),
+            std::string("%1 : qa8[tokens, 64] = quantize(x) {type=qa8}  # out\n"
+                        "%3 : f32[tokens, 64] = linear(%1, w, -, x)  # out\n"
+                        "output y = %3\n"));
 }

@@ -13,32 +13,38 @@ TEST(q_k_and_v_become_one_linear_and_three_views) {
             size_t{0});
   auto result = merge_linears(before, options());
   ASSERT_OK(result);
-  EXPECT(to_text(*result).find("constant {q,k,v}.weight : q4_0+q8_0[128, 64]\n") != std::string::npos);
-  EXPECT_EQ(nodes_of(*result),
-            std::string("%7 : f32[tokens, 128] = linear(x, {q,k,v}.weight) {precise=1}  # q+k+v\n"
-                        "%8 : f32[tokens, 64] = columns(%7) {begin=0, count=64}  # q\n"
-                        "%9 : f32[tokens, 32] = columns(%7) {begin=64, count=32}  # k\n"
-                        "%10 : f32[tokens, 32] = columns(%7) {begin=96, count=32}  # v\n"
-                        "%12 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # table\n"
-                        "%13 : f32[tokens, 64] = rope(%8, %12) {heads=4, style=halves}  # rope_q\n"
-                        "%14 : f32[tokens, 32] = rope(%9, %12) {heads=2, style=halves}  # rope_k\n"
-                        "%15 : kv[2, 16] = kv_write(%14, %10, kv_slots, kv.0)  # write\n"
-                        "%16 : f32[tokens, 64] = attention(%13, %15, positions, sequence_index, block_tables) "
-                        "{heads=4, scale=0.25}  # attention\n"
-                        "output y = %16\n"));
+  EXPECT(to_text(*result).find("constant {q,k,v}.weight : q4_0+q8_0[128, 64]\n") !=
+         std::string::npos);
+  EXPECT_EQ(
+      nodes_of(*result),
+      std::string(
+          "%7 : f32[tokens, 128] = linear(x, {q,k,v}.weight) {precise=1}  # q+k+v\n"
+          "%8 : f32[tokens, 64] = columns(%7) {begin=0, count=64}  # q\n"
+          "%9 : f32[tokens, 32] = columns(%7) {begin=64, count=32}  # k\n"
+          "%10 : f32[tokens, 32] = columns(%7) {begin=96, count=32}  # v\n"
+          "%12 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # table\n"
+          "%13 : f32[tokens, 64] = rope(%8, %12) {heads=4, style=halves}  # rope_q\n"
+          "%14 : f32[tokens, 32] = rope(%9, %12) {heads=2, style=halves}  # rope_k\n"
+          "%15 : kv[2, 16] = kv_write(%14, %10, kv_slots, kv.0)  # write\n"
+          "%16 : f32[tokens, 64] = attention(%13, %15, positions, sequence_index, block_tables) "
+          "{heads=4, scale=0.25}  # attention\n"
+          "output y = %16\n"));
 }
 
 TEST(biases_are_merged_in_the_order_of_the_weights) {
   AttentionBlock block(DType::kQ4_0, /*bias=*/true);
   block.attend();
-  EXPECT(after(merge_linears, finish(block.b)).find("linear(x, {q,k,v}.weight, {q,k,v}.bias)") != std::string::npos);
+  EXPECT(after(merge_linears, finish(block.b)).find("linear(x, {q,k,v}.weight, {q,k,v}.bias)") !=
+         std::string::npos);
 }
 
 TEST(linears_with_readers_of_whole_rows_stay_apart) {
   Builder b;
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 64}));
-  const ValueId one = b.linear(x, b.constant(piece("one", DType::kQ4_0, {64, 64})), kNone, false, "one");
-  const ValueId two = b.linear(x, b.constant(piece("two", DType::kQ4_0, {64, 64})), kNone, false, "two");
+  const ValueId one =
+      b.linear(x, b.constant(piece("one", DType::kQ4_0, {64, 64})), kNone, false, "one");
+  const ValueId two =
+      b.linear(x, b.constant(piece("two", DType::kQ4_0, {64, 64})), kNone, false, "two");
   b.output(b.add(one, two, "sum"), "y");
   expect_unchanged(merge_linears, finish(b));
 }

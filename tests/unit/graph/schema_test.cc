@@ -46,7 +46,8 @@ struct Case {
       return std::string(id.status().message());
     }
     std::string out;
-    for (ValueId value : graph.node(*id).outputs) out += (out.empty() ? "" : " ") + graph.value(value).type.to_string();
+    for (ValueId value : graph.node(*id).outputs)
+      out += (out.empty() ? "" : " ") + graph.value(value).type.to_string();
     return out;
   }
 };
@@ -60,7 +61,8 @@ const Attributes kNorm{{"eps", 1e-5f}};
 }  // namespace
 
 TEST(infers_embedding) {
-  expect(Case().i32({"tokens"}).weight(DType::kQ4_1, {100, 64}).infer(Op::kEmbedding), "f32[tokens, 64]");
+  expect(Case().i32({"tokens"}).weight(DType::kQ4_1, {100, 64}).infer(Op::kEmbedding),
+         "f32[tokens, 64]");
   expect(Case().f32({"tokens"}).weight(DType::kQ4_1, {100, 64}).infer(Op::kEmbedding),
          "embedding 'n': ids is f32[tokens], expected i32[rows]");
   expect(Case().i32({"tokens"}).f32({100, 64}).infer(Op::kEmbedding),
@@ -68,7 +70,8 @@ TEST(infers_embedding) {
 }
 
 TEST(infers_rms_norm) {
-  expect(Case().f32({"tokens", 64}).weight(DType::kBF16, {64}).infer(Op::kRmsNorm, kNorm), "f32[tokens, 64]");
+  expect(Case().f32({"tokens", 64}).weight(DType::kBF16, {64}).infer(Op::kRmsNorm, kNorm),
+         "f32[tokens, 64]");
   expect(Case().f32({"tokens", 64}).weight(DType::kF32, {32}).infer(Op::kRmsNorm, kNorm),
          "rms_norm 'n': weight is f32[32], expected a constant f32[64]");
   expect(Case().f32({"tokens"}).weight(DType::kF32, {32}).infer(Op::kRmsNorm, kNorm),
@@ -76,27 +79,58 @@ TEST(infers_rms_norm) {
 }
 
 TEST(infers_linear) {
-  expect(Case().f32({"tokens", 64}).weight(DType::kQ4_0, {96, 64}).infer(Op::kLinear), "f32[tokens, 96]");
-  expect(Case().input(tensor(DType::kQA16, {"tokens", 64})).weight(DType::kQ4_0, {96, 64}).infer(Op::kLinear),
+  expect(Case().f32({"tokens", 64}).weight(DType::kQ4_0, {96, 64}).infer(Op::kLinear),
          "f32[tokens, 96]");
-  expect(Case().f32({"outputs", 64}).weight(DType::kF16, {96, 64}).weight(DType::kF32, {96}).f32({"outputs", 96}).infer(Op::kLinear),
+  expect(Case()
+             .input(tensor(DType::kQA16, {"tokens", 64}))
+             .weight(DType::kQ4_0, {96, 64})
+             .infer(Op::kLinear),
+         "f32[tokens, 96]");
+  expect(Case()
+             .f32({"outputs", 64})
+             .weight(DType::kF16, {96, 64})
+             .weight(DType::kF32, {96})
+             .f32({"outputs", 96})
+             .infer(Op::kLinear),
          "f32[outputs, 96]");
-  expect(Case().f32({"tokens", 64}).weights(DType::kQ4_0, {96, 64}, {96, 64}).infer(Op::kLinear, {{"interleaved", int64_t{1}}}),
+  expect(Case()
+             .f32({"tokens", 64})
+             .weights(DType::kQ4_0, {96, 64}, {96, 64})
+             .infer(Op::kLinear, {{"interleaved", int64_t{1}}}),
          "f32[tokens, 96]");
   expect(Case().f32({"tokens", 32}).weight(DType::kF32, {96, 64}).infer(Op::kLinear),
          "linear 'n': weight is f32[96, 64], expected the columns of x, f32[tokens, 32]");
-  expect(Case().f32({"tokens", 64}).weight(DType::kF32, {96, 64}).weight(DType::kF32, {64}).infer(Op::kLinear),
+  expect(Case()
+             .f32({"tokens", 64})
+             .weight(DType::kF32, {96, 64})
+             .weight(DType::kF32, {64})
+             .infer(Op::kLinear),
          "linear 'n': bias is f32[64], expected a constant f32[96]");
-  expect(Case().f32({"tokens", 64}).weight(DType::kF32, {96, 64}).none().f32({"outputs", 96}).infer(Op::kLinear),
+  expect(Case()
+             .f32({"tokens", 64})
+             .weight(DType::kF32, {96, 64})
+             .none()
+             .f32({"outputs", 96})
+             .infer(Op::kLinear),
          "linear 'n': residual is f32[outputs, 96], expected f32[tokens, 96]");
-  expect(Case().f32({"tokens", 64}).weights(DType::kF32, {96, 64}, {64, 64}).infer(Op::kLinear, {{"interleaved", int64_t{1}}}),
-         "linear 'n': weight is f32[160, 64], expected two pieces of equal shape and type, for it is interleaved");
-  expect(Case().f32({"tokens", 64}).weights(DType::kF32, {8, 64}, {8, 64}).weight(DType::kF32, {16}).infer(Op::kLinear, {{"interleaved", int64_t{1}}}),
+  expect(Case()
+             .f32({"tokens", 64})
+             .weights(DType::kF32, {96, 64}, {64, 64})
+             .infer(Op::kLinear, {{"interleaved", int64_t{1}}}),
+         "linear 'n': weight is f32[160, 64], expected two pieces of equal shape and type, for it "
+         "is interleaved");
+  expect(Case()
+             .f32({"tokens", 64})
+             .weights(DType::kF32, {8, 64}, {8, 64})
+             .weight(DType::kF32, {16})
+             .infer(Op::kLinear, {{"interleaved", int64_t{1}}}),
          "linear 'n': an interleaved weight takes no bias");
 }
 
 TEST(infers_rope) {
-  expect(Case().i32({"tokens"}).weight(DType::kF32, {8}).infer(Op::kRopeTable, {{"magnitude", 1.0f}}), "f32[tokens, 16]");
+  expect(
+      Case().i32({"tokens"}).weight(DType::kF32, {8}).infer(Op::kRopeTable, {{"magnitude", 1.0f}}),
+      "f32[tokens, 16]");
   expect(Case().i32({"tokens"}).f32({8}).infer(Op::kRopeTable, {{"magnitude", 1.0f}}),
          "rope_table 'n': inv_freq is f32[8], expected a constant f32[8]");
   expect(Case().f32({"tokens", 64}).f32({"tokens", 16}).infer(Op::kRope, kRope), "f32[tokens, 64]");
@@ -106,20 +140,40 @@ TEST(infers_rope) {
          "rope 'n': cos_sin is f32[tokens, 32], expected an even number of columns, at most 16");
   expect(Case().f32({"tokens", 64}).f32({"outputs", 16}).infer(Op::kRope, kRope),
          "rope 'n': cos_sin is f32[outputs, 16], expected the rows of x, f32[tokens, 64]");
-  expect(Case().f32({"tokens", 64}).f32({"tokens", 16}).infer(Op::kRope, {{"heads", int64_t{4}}, {"style", std::string("mirrored")}}),
+  expect(Case()
+             .f32({"tokens", 64})
+             .f32({"tokens", 16})
+             .infer(Op::kRope, {{"heads", int64_t{4}}, {"style", std::string("mirrored")}}),
          "rope 'n': style is 'mirrored', expected interleaved or halves");
-  expect(Case().f32({"tokens", 64}).f32({"tokens", 16}).infer(Op::kRope, {{"heads", int64_t{0}}, {"style", std::string("halves")}}),
+  expect(Case()
+             .f32({"tokens", 64})
+             .f32({"tokens", 16})
+             .infer(Op::kRope, {{"heads", int64_t{0}}, {"style", std::string("halves")}}),
          "rope 'n': heads is 0, expected a positive number");
 }
 
 TEST(infers_kv_write_and_attention) {
-  expect(Case().f32({"tokens", 32}).f32({"tokens", 32}).i32({"tokens"}).kv(2, 16).infer(Op::kKvWrite), "kv[2, 16]");
-  expect(Case().f32({"tokens", 32}).f32({"tokens", 48}).i32({"tokens"}).kv(2, 16).infer(Op::kKvWrite),
-         "kv_write 'n': v is f32[tokens, 48], expected 2 * 16 columns");
-  expect(Case().f32({"tokens", 32}).f32({"tokens", 32}).i32({"tokens"}).f32({2, 16}).infer(Op::kKvWrite),
+  expect(
+      Case().f32({"tokens", 32}).f32({"tokens", 32}).i32({"tokens"}).kv(2, 16).infer(Op::kKvWrite),
+      "kv[2, 16]");
+  expect(
+      Case().f32({"tokens", 32}).f32({"tokens", 48}).i32({"tokens"}).kv(2, 16).infer(Op::kKvWrite),
+      "kv_write 'n': v is f32[tokens, 48], expected 2 * 16 columns");
+  expect(Case()
+             .f32({"tokens", 32})
+             .f32({"tokens", 32})
+             .i32({"tokens"})
+             .f32({2, 16})
+             .infer(Op::kKvWrite),
          "kv_write 'n': kv is f32[2, 16], expected kv[kv_heads, head_dim]");
   const auto attention = [](Dims q, int64_t kv_heads, Dims tables) {
-    return Case().f32(std::move(q)).kv(kv_heads, 16).i32({"tokens"}).i32({"tokens"}).i32(std::move(tables)).infer(Op::kAttention, kAttention);
+    return Case()
+        .f32(std::move(q))
+        .kv(kv_heads, 16)
+        .i32({"tokens"})
+        .i32({"tokens"})
+        .i32(std::move(tables))
+        .infer(Op::kAttention, kAttention);
   };
   expect(attention({"tokens", 64}, 2, {"sequences", "pages"}), "f32[tokens, 64]");
   expect(attention({"tokens", 64}, 3, {"sequences", "pages"}),
@@ -133,9 +187,19 @@ TEST(infers_kv_write_and_attention) {
 }
 
 TEST(infers_fused_rope_kv_write) {
-  expect(Case().f32({"tokens", 128}).f32({"tokens", 16}).i32({"tokens"}).kv(2, 16).infer(Op::kRopeKvWrite, kRope),
+  expect(Case()
+             .f32({"tokens", 128})
+             .f32({"tokens", 16})
+             .i32({"tokens"})
+             .kv(2, 16)
+             .infer(Op::kRopeKvWrite, kRope),
          "f32[tokens, 128] kv[2, 16]");
-  expect(Case().f32({"tokens", 96}).f32({"tokens", 16}).i32({"tokens"}).kv(2, 16).infer(Op::kRopeKvWrite, kRope),
+  expect(Case()
+             .f32({"tokens", 96})
+             .f32({"tokens", 16})
+             .i32({"tokens"})
+             .kv(2, 16)
+             .infer(Op::kRopeKvWrite, kRope),
          "rope_kv_write 'n': qkv is f32[tokens, 96], expected 8 * 16 columns");
 }
 
@@ -146,17 +210,26 @@ TEST(infers_pointwise_and_rows) {
   expect(Case().f32({"tokens", 8}).f32({"outputs", 8}).infer(Op::kAdd),
          "add 'n': b is f32[outputs, 8], expected f32[tokens, 8]");
   expect(Case().f32({"tokens", 8}).i32({"outputs"}).infer(Op::kGatherRows), "f32[outputs, 8]");
-  expect(Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", int64_t{2}}, {"count", int64_t{6}}}), "f32[tokens, 6]");
-  expect(Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", int64_t{3}}, {"count", int64_t{6}}}),
-         "columns 'n': columns 3 to 9 of f32[tokens, 8]");
-  expect(Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", INT64_MAX}, {"count", int64_t{1}}}).substr(0, 12),
+  expect(
+      Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", int64_t{2}}, {"count", int64_t{6}}}),
+      "f32[tokens, 6]");
+  expect(
+      Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", int64_t{3}}, {"count", int64_t{6}}}),
+      "columns 'n': columns 3 to 9 of f32[tokens, 8]");
+  expect(Case()
+             .f32({"tokens", 8})
+             .infer(Op::kColumns, {{"begin", INT64_MAX}, {"count", int64_t{1}}})
+             .substr(0, 12),
          "columns 'n':");
 }
 
 TEST(infers_quantize) {
   const std::string qa16 = "qa16";
   expect(Case().f32({"tokens", 64}).infer(Op::kQuantize, {{"type", qa16}}), "qa16[tokens, 64]");
-  expect(Case().f32({"tokens", 64}).weight(DType::kF32, {64}).infer(Op::kRmsNormQuantize, {{"eps", 1e-5f}, {"type", std::string("qa8")}}),
+  expect(Case()
+             .f32({"tokens", 64})
+             .weight(DType::kF32, {64})
+             .infer(Op::kRmsNormQuantize, {{"eps", 1e-5f}, {"type", std::string("qa8")}}),
          "qa8[tokens, 64]");
   expect(Case().f32({"tokens", 48}).infer(Op::kQuantize, {{"type", qa16}}),
          "quantize 'n': x is f32[tokens, 48], expected a multiple of 32 columns");
@@ -169,14 +242,17 @@ TEST(refuses_missing_and_unknown_operands_and_attributes) {
   expect(Case().f32({"tokens", 8}).none().infer(Op::kAdd), "add 'n': operand b is missing");
   expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).f32({"tokens", 8}).infer(Op::kAdd),
          "add 'n': 3 operands, expected at most 2");
-  expect(Case().f32({"tokens", 8}).weight(DType::kF32, {8}).infer(Op::kRmsNorm), "rms_norm 'n': attribute 'eps' is missing");
-  expect(Case().f32({"tokens", 8}).weight(DType::kF32, {8}).infer(Op::kRmsNorm, {{"eps", int64_t{1}}}),
-         "rms_norm 'n': attribute 'eps' is not a float");
+  expect(Case().f32({"tokens", 8}).weight(DType::kF32, {8}).infer(Op::kRmsNorm),
+         "rms_norm 'n': attribute 'eps' is missing");
+  expect(
+      Case().f32({"tokens", 8}).weight(DType::kF32, {8}).infer(Op::kRmsNorm, {{"eps", int64_t{1}}}),
+      "rms_norm 'n': attribute 'eps' is not a float");
   expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).infer(Op::kAdd, kNorm),
          "add 'n': attribute 'eps' is not one of this operator");
   Case out_of_range;
   out_of_range.operands = {0, 7};
-  expect(out_of_range.f32({"tokens", 8}).infer(Op::kQuantize), "quantize 'n': 3 operands, expected at most 1");
+  expect(out_of_range.f32({"tokens", 8}).infer(Op::kQuantize),
+         "quantize 'n': 3 operands, expected at most 1");
   Case dangling;
   dangling.f32({"tokens", 8}).operands.push_back(7);
   expect(dangling.infer(Op::kAdd), "add 'n': operand b is value 7 of 1");
@@ -218,7 +294,8 @@ TEST(verify_refuses_broken_order_and_types) {
 
   Graph wrong_type = sound();
   wrong_type.values[3].type = tensor(DType::kF32, {"tokens", 9});
-  expect_refused(wrong_type, "add 'second': %3 is declared as f32[tokens, 9] and is f32[tokens, 8]");
+  expect_refused(wrong_type,
+                 "add 'second': %3 is declared as f32[tokens, 9] and is f32[tokens, 8]");
 
   Graph undefined = sound();
   undefined.outputs[0].value = 17;
@@ -249,7 +326,8 @@ TEST(verify_refuses_broken_constants) {
   EXPECT(verify(with({piece("a", DType::kQ4_0, {2, 32}), piece("b", DType::kQ8_0, {2, 32})})).ok());
   Piece cut = piece("a", DType::kQ4_0, {2, 32});
   cut.view.shape[1] = 48;
-  expect_refused(with({cut}), "constant 'a' is q4_0[2, 48], expected a vector or a matrix of whole blocks");
+  expect_refused(with({cut}),
+                 "constant 'a' is q4_0[2, 48], expected a vector or a matrix of whole blocks");
   cut = piece("a", DType::kF32, {2});
   cut.view.data = nullptr;
   expect_refused(with({cut}), "constant 'a' has no data");

@@ -62,17 +62,18 @@ TEST(llama_config_and_graph) {
   EXPECT(!c.tied_embeddings);
 
   const std::string text = graph::to_text(model.graph);
-  EXPECT_EQ(text.substr(0, text.find("constant")), std::string("input token_ids : i32[tokens]\n"
-                                                               "input positions : i32[tokens]\n"
-                                                               "input sequence_index : i32[tokens]\n"
-                                                               "input kv_slots : i32[tokens]\n"
-                                                               "input block_tables : i32[sequences, pages]\n"
-                                                               "input output_rows : i32[outputs]\n"
-                                                               "input kv.0 : kv[2, 16]\n"
-                                                               "input kv.1 : kv[2, 16]\n"));
+  EXPECT_EQ(text.substr(0, text.find("constant")),
+            std::string("input token_ids : i32[tokens]\n"
+                        "input positions : i32[tokens]\n"
+                        "input sequence_index : i32[tokens]\n"
+                        "input kv_slots : i32[tokens]\n"
+                        "input block_tables : i32[sequences, pages]\n"
+                        "input output_rows : i32[outputs]\n"
+                        "input kv.0 : kv[2, 16]\n"
+                        "input kv.1 : kv[2, 16]\n"));
   EXPECT_EQ(count(text, "style=interleaved"), 4);
   EXPECT_EQ(count(text, "scale=0.25"), 2);  // 1 / sqrt(16)
-  EXPECT_EQ(count(text, "precise=1"), 9);   // q, k, v and down of two layers, and the head
+  EXPECT_EQ(count(text, "precise=1"), 15);  // every Linear: seven in each of two layers, and the head
   EXPECT(text.find(": f32[outputs, 48] = gather_rows(") != std::string::npos);
   EXPECT_EQ(model.graph.outputs.size(), size_t{1});
   EXPECT_EQ(model.graph.outputs[0].name, std::string("logits"));
@@ -131,7 +132,8 @@ TEST(rope_scaling_is_read) {
   yarn.set_u32("llama.rope.scaling.original_context_length", 64);
   const models::LanguageModel model = build_ok(yarn);
   EXPECT_EQ(model.config.rope_scaling, std::string("yarn"));
-  EXPECT(graph::to_text(model.graph).find("magnitude=1.1386") != std::string::npos);  // 1 + 0.1 ln 4
+  // 1 + 0.1 ln 4
+  EXPECT(graph::to_text(model.graph).find("magnitude=1.1386") != std::string::npos);
 
   TinyModel none{TinySpec{}};
   none.set_string("llama.rope.scaling.type", "none");
@@ -140,14 +142,16 @@ TEST(rope_scaling_is_read) {
 
   TinyModel unknown{TinySpec{}};
   unknown.set_string("llama.rope.scaling.type", "longrope");
-  expect_refused(unknown, Code::kUnsupported,
-                 "tiny: llama.rope.scaling.type is 'longrope', supported are none, linear and yarn");
+  expect_refused(
+      unknown, Code::kUnsupported,
+      "tiny: llama.rope.scaling.type is 'longrope', supported are none, linear and yarn");
 }
 
 TEST(unknown_architectures_are_named_with_those_that_are_known) {
   TinyModel tiny{TinySpec{}};
   tiny.set_string("general.architecture", "rwkv6");
-  expect_refused(tiny, Code::kUnsupported, "tiny: architecture 'rwkv6' is not supported; supported are: llama, qwen2");
+  expect_refused(tiny, Code::kUnsupported,
+                 "tiny: architecture 'rwkv6' is not supported; supported are: llama, qwen2");
   tiny.keys.erase("general.architecture");
   EXPECT(build(tiny).status().code() == Code::kNotFound);
 }
@@ -155,8 +159,9 @@ TEST(unknown_architectures_are_named_with_those_that_are_known) {
 TEST(mixtures_of_experts_are_refused) {
   TinyModel by_key{TinySpec{}};
   by_key.set_u32("llama.expert_count", 8);
-  expect_refused(by_key, Code::kUnsupported,
-                 "tiny: a mixture of experts (8 of them in architecture 'llama'); dense models are supported");
+  expect_refused(
+      by_key, Code::kUnsupported,
+      "tiny: a mixture of experts (8 of them in architecture 'llama'); dense models are supported");
   TinyModel by_tensor{TinySpec{}};
   by_tensor.add_tensor("blk.0.ffn_gate_inp.weight", {64, 4}, models_test::kF32, 1);
   EXPECT(build(by_tensor).status().code() == Code::kUnsupported);
@@ -166,11 +171,12 @@ TEST(mixtures_of_experts_are_refused) {
 }
 
 TEST(every_hyperparameter_is_checked) {
-  for (const char* key : {"context_length", "embedding_length", "feed_forward_length", "block_count",
-                          "attention.head_count", "attention.head_count_kv"}) {
+  for (const char* key : {"context_length", "embedding_length", "feed_forward_length",
+                          "block_count", "attention.head_count", "attention.head_count_kv"}) {
     TinyModel zero{TinySpec{}};
     zero.set_u32(std::string("llama.") + key, 0);
-    expect_refused(zero, Code::kCorrupt, "tiny: llama." + std::string(key) + " is 0, expected 1 to 2147483647");
+    expect_refused(zero, Code::kCorrupt,
+                   "tiny: llama." + std::string(key) + " is 0, expected 1 to 2147483647");
     TinyModel text{TinySpec{}};
     text.set_string(std::string("llama.") + key, "many");
     EXPECT(build(text).status().code() == Code::kCorrupt);
@@ -186,15 +192,20 @@ TEST(every_hyperparameter_is_checked) {
     tiny.set_u32(std::string("llama.") + key, value);
     expect_refused(tiny, Code::kCorrupt, "tiny: llama." + want);
   };
-  refused("attention.head_count_kv", 3, "attention.head_count_kv is 3, expected a divisor of the 4 heads");
-  refused("attention.head_count", 6, "attention.head_count is 6, expected a divisor of the embedding, 64");
-  refused("rope.dimension_count", 7, "rope.dimension_count is 7, expected an even number up to the head size, 16");
-  refused("rope.dimension_count", 18, "rope.dimension_count is 18, expected an even number up to the head size, 16");
+  refused("attention.head_count_kv", 3,
+          "attention.head_count_kv is 3, expected a divisor of the 4 heads");
+  refused("attention.head_count", 6,
+          "attention.head_count is 6, expected a divisor of the embedding, 64");
+  refused("rope.dimension_count", 7,
+          "rope.dimension_count is 7, expected an even number up to the head size, 16");
+  refused("rope.dimension_count", 18,
+          "rope.dimension_count is 18, expected an even number up to the head size, 16");
   refused("vocab_size", 49, "vocab_size is 49, expected at most the 48 rows of token_embd.weight");
   TinyModel eps{TinySpec{}};
   eps.set_f32("llama.attention.layer_norm_rms_epsilon", -1);
-  expect_refused(eps, Code::kCorrupt,
-                 "tiny: llama.attention.layer_norm_rms_epsilon is -1.000000, expected a positive number");
+  expect_refused(
+      eps, Code::kCorrupt,
+      "tiny: llama.attention.layer_norm_rms_epsilon is -1.000000, expected a positive number");
   TinyModel base{TinySpec{}};
   base.set_f32("llama.rope.freq_base", 1);
   EXPECT(build(base).status().code() == Code::kCorrupt);
@@ -217,7 +228,8 @@ TEST(every_tensor_is_checked) {
     if (name != "output.weight") {  // may be absent
       TinyModel absent{TinySpec{}};
       absent.tensors.erase(name);
-      expect_refused(absent, Code::kNotFound, "tiny: tensor '" + name + "' is missing; architecture 'llama' needs it");
+      expect_refused(absent, Code::kNotFound,
+                     "tiny: tensor '" + name + "' is missing; architecture 'llama' needs it");
     }
     TinyModel longer{TinySpec{}};
     std::vector<uint64_t> ne = tensor.ne;
@@ -228,22 +240,25 @@ TEST(every_tensor_is_checked) {
     EXPECT(model.status().code() == Code::kCorrupt);
     // A longer embedding table is a larger vocabulary, which then does not fit the output head.
     const std::string blamed = name == "token_embd.weight" ? "output.weight" : name;
-    EXPECT(std::string(model.status().message()).find("tensor '" + blamed + "' is [") != std::string::npos);
+    EXPECT(std::string(model.status().message()).find("tensor '" + blamed + "' is [") !=
+           std::string::npos);
   }
 }
 
 TEST(shapes_are_shown_with_what_was_expected) {
   TinyModel tiny{TinySpec{}};
   tiny.add_tensor("blk.1.ffn_down.weight", {64, 96}, models_test::kF32, 1);
-  expect_refused(tiny, Code::kCorrupt,
-                 "tiny: tensor 'blk.1.ffn_down.weight' is [96, 64], expected [64, 96] from the metadata");
+  expect_refused(
+      tiny, Code::kCorrupt,
+      "tiny: tensor 'blk.1.ffn_down.weight' is [96, 64], expected [64, 96] from the metadata");
 }
 
 TEST(tensors_that_nobody_asked_for_are_refused) {
   TinyModel tiny{TinySpec{}};
   tiny.add_tensor("blk.0.attn_q_norm.weight", {16}, models_test::kF32, 1);
   expect_refused(tiny, Code::kUnsupported,
-                 "tiny: tensor 'blk.0.attn_q_norm.weight' is no part of architecture 'llama' as it is known here");
+                 "tiny: tensor 'blk.0.attn_q_norm.weight' is no part of architecture 'llama' as it "
+                 "is known here");
   TinyModel old{TinySpec{}};
   old.add_tensor("blk.0.attn_rot_embd.weight", {8}, models_test::kF32, 1);
   (void)build_ok(old);
@@ -251,15 +266,17 @@ TEST(tensors_that_nobody_asked_for_are_refused) {
 
 TEST(types_without_kernels_are_refused_by_name) {
   TinyModel tiny{TinySpec{}};
-  tiny.tensors["blk.0.ffn_up.weight"] = {{64, 96}, 20, std::string(64 * 96 / 32 * 18, '\0')};  // IQ4_NL
+  tiny.tensors["blk.0.ffn_up.weight"] = {
+      {64, 96}, 20, std::string(64 * 96 / 32 * 18, '\0')};  // IQ4_NL
   const auto model = build(tiny);
   ASSERT(!model.ok());
   EXPECT(model.status().code() == Code::kUnsupported);
   EXPECT(std::string(model.status().message()).find("blk.0.ffn_up.weight") != std::string::npos);
   TinyModel vector{TinySpec{}};
   vector.tensors["output_norm.weight"] = {{64}, models_test::kQ8_0, std::string(2 * 34, '\0')};
-  expect_refused(vector, Code::kUnsupported,
-                 "tiny: tensor 'output_norm.weight' is a vector of q8_0, expected f32, f16 or bf16");
+  expect_refused(
+      vector, Code::kUnsupported,
+      "tiny: tensor 'output_norm.weight' is a vector of q8_0, expected f32, f16 or bf16");
 }
 
 TEST(graphs_keep_the_owner_of_the_bytes_alive) {

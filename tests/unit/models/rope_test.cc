@@ -60,7 +60,8 @@ TEST(divisors_apply_one_by_one) {
 }
 
 TEST(yarn_keeps_fast_and_stretches_slow_frequencies) {
-  const RopeFrequencies f = rope_frequencies(yarn(128, 10000, 4, 4096));  // blends dimensions 20 to 46
+  const RopeFrequencies f =
+      rope_frequencies(yarn(128, 10000, 4, 4096));  // blends dimensions 20 to 46
   expect_close(f.inv_freq[0], 1.0);
   expect_close(f.inv_freq[1], 0.8659643530845642);
   expect_close(f.inv_freq[15], 0.11547819525003433);

@@ -21,7 +21,8 @@ enum GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8 };
 
 struct TinySpec {
   std::string architecture = "llama";
-  uint32_t vocab = 48, context = 256, embedding = 64, feed_forward = 96, layers = 2, heads = 4, kv_heads = 2;
+  uint32_t vocab = 48, context = 256, embedding = 64, feed_forward = 96, layers = 2, heads = 4,
+           kv_heads = 2;
   uint32_t key_length = 0;  // 0: the key is absent, embedding / heads
   uint32_t rot_dim = 0;     // 0: the key is absent, the whole head
   float eps = 1e-5f, rope_base = 10000.0f;
@@ -58,8 +59,12 @@ class TinyModel {
   };
   std::map<std::string, Tensor> tensors;
 
-  void set_u32(const std::string& key, uint32_t value) { keys[key] = {gguf_test::kU32, gguf_test::le(value)}; }
-  void set_f32(const std::string& key, float value) { keys[key] = {gguf_test::kF32, gguf_test::le(value)}; }
+  void set_u32(const std::string& key, uint32_t value) {
+    keys[key] = {gguf_test::kU32, gguf_test::le(value)};
+  }
+  void set_f32(const std::string& key, float value) {
+    keys[key] = {gguf_test::kF32, gguf_test::le(value)};
+  }
   void set_string(const std::string& key, const std::string& value) {
     keys[key] = {gguf_test::kString, gguf_test::str(value)};
   }
@@ -68,14 +73,16 @@ class TinyModel {
   std::vector<uint64_t> bytes() const {
     gguf_test::Writer writer;
     for (const auto& [name, key] : keys) writer.kv(name, key.type, key.payload);
-    for (const auto& [name, tensor] : tensors) writer.tensor(name, tensor.ne, tensor.type, tensor.data);
+    for (const auto& [name, tensor] : tensors)
+      writer.tensor(name, tensor.ne, tensor.type, tensor.data);
     const std::string text = writer.finish();
     std::vector<uint64_t> out((text.size() + 7) / 8);
     std::memcpy(out.data(), text.data(), text.size());
     return out;
   }
 
-  void add_tensor(const std::string& name, std::vector<uint64_t> ne, uint32_t type, float scale, float offset = 0) {
+  void add_tensor(const std::string& name, std::vector<uint64_t> ne, uint32_t type, float scale,
+                  float offset = 0) {
     uint64_t count = 1;
     for (uint64_t n : ne) count *= n;
     std::normal_distribution<float> normal(0, 1);
@@ -112,7 +119,8 @@ class TinyModel {
     if (spec.rope_factors) add_tensor("rope_freqs.weight", {spec.rotated() / 2}, kF32, 0.1f, 2);
     for (uint32_t l = 0; l < spec.layers; ++l) {
       const std::string block = "blk." + std::to_string(l) + ".";
-      const auto linear = [&](const char* name, uint64_t rows, uint64_t columns, uint32_t type, bool bias) {
+      const auto linear = [&](const char* name, uint64_t rows, uint64_t columns, uint32_t type,
+                              bool bias) {
         add_tensor(block + name + ".weight", {columns, rows}, type, 0.15f);
         if (bias) add_tensor(block + name + ".bias", {rows}, kF32, 0.3f);
       };

@@ -43,7 +43,8 @@ TEST(buffers_that_meet_at_one_stage_do_not_share) {
 TEST(the_smallest_gap_that_fits_is_taken) {
   // The three largest stand one behind the other; then the first of them is over, and after it the third. What follows
   // fits both gaps and takes the smaller.
-  std::vector<Interval> i = {{1024, 0, 1, 0}, {640, 0, 9, 0}, {512, 0, 1, 0}, {320, 0, 9, 0}, {300, 5, 9, 0}};
+  std::vector<Interval> i = {
+      {1024, 0, 1, 0}, {640, 0, 9, 0}, {512, 0, 1, 0}, {320, 0, 9, 0}, {300, 5, 9, 0}};
   EXPECT_EQ(assign_offsets(i), 1024 + 640 + 512 + 320);
   EXPECT_EQ(i[2].offset, 1664);
   EXPECT_EQ(i[4].offset, 1664);
@@ -74,7 +75,8 @@ TEST(random_lifetimes_never_overlap) {
     int64_t busiest = 0;
     for (int stage = 0; stage <= stages; ++stage) {
       int64_t alive = 0;
-      for (const Interval& i : intervals) alive += stage >= i.first && stage <= i.last ? align_up(i.bytes) : 0;
+      for (const Interval& i : intervals)
+        alive += stage >= i.first && stage <= i.last ? align_up(i.bytes) : 0;
       busiest = std::max(busiest, alive);
     }
     EXPECT(size >= busiest);
@@ -83,9 +85,10 @@ TEST(random_lifetimes_never_overlap) {
 
 TEST(the_check_finds_what_is_wrong) {
   const Interval a{100, 0, 2, 0};
-  EXPECT(!is_valid_assignment(std::vector<Interval>{{100, 0, 2, 32}}, 256));       // not aligned
-  EXPECT(!is_valid_assignment(std::vector<Interval>{{100, 0, 2, 192}}, 256));      // beyond the end
-  EXPECT(!is_valid_assignment(std::vector<Interval>{a, {100, 2, 3, 64}}, 256));    // shares bytes at stage 2
+  EXPECT(!is_valid_assignment(std::vector<Interval>{{100, 0, 2, 32}}, 256));   // not aligned
+  EXPECT(!is_valid_assignment(std::vector<Interval>{{100, 0, 2, 192}}, 256));  // beyond the end
+  EXPECT(!is_valid_assignment(std::vector<Interval>{a, {100, 2, 3, 64}},
+                              256));  // shares bytes at stage 2
   EXPECT(is_valid_assignment(std::vector<Interval>{a, {100, 3, 3, 64}}, 256));
   EXPECT(is_valid_assignment(std::vector<Interval>{a, {100, 2, 3, 128}}, 256));
 }

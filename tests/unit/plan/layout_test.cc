@@ -25,7 +25,8 @@ Layout layout_of(const Graph& graph, int workers = 2) {
 std::string waits(const Graph& graph, bool few_rows) {
   const Layout layout = layout_of(graph);
   std::vector<bool> own_copy;
-  for (const lmn::plan::Buffer& buffer : layout.buffers) own_copy.push_back(few_rows && buffer.copy_bytes > 0);
+  for (const lmn::plan::Buffer& buffer : layout.buffers)
+    own_copy.push_back(few_rows && buffer.copy_bytes > 0);
   const auto accesses = lmn::plan::find_accesses(graph, layout, lmn::plan::kv_layers_of(graph));
   const std::vector<bool> before = lmn::plan::place_barriers(layout, accesses, own_copy);
   std::string out;
@@ -45,7 +46,8 @@ struct Rows {
   }
   ValueId norm(ValueId of) { return b.rms_norm(of, norm_weight, 1e-5f, "norm"); }
   ValueId linear(ValueId of, int64_t rows, DType type = DType::kF32) {
-    return b.linear(of, b.constant(piece("w" + std::to_string(rows), type, {rows, 64})), kNone, false, "linear");
+    return b.linear(of, b.constant(piece("w" + std::to_string(rows), type, {rows, 64})), kNone,
+                    false, "linear");
   }
 };
 
@@ -76,7 +78,8 @@ TEST(norms_adds_and_residuals_work_in_place_on_what_is_not_read_again) {
   const ValueId b = r.norm(a);
   const ValueId c = r.b.add(b, r.x, "add");
   const ValueId h = r.linear(c, 64);
-  const ValueId d = r.b.node(Op::kLinear, {h, r.b.constant(piece("w", DType::kF32, {64, 64})), kNone, c}, {}, "residual");
+  const ValueId d = r.b.node(
+      Op::kLinear, {h, r.b.constant(piece("w", DType::kF32, {64, 64})), kNone, c}, {}, "residual");
   r.b.output(d, "y");
   const Layout layout = layout_of(finish(r.b));
   const int buffer = layout.place(a).buffer;
@@ -105,7 +108,8 @@ TEST(what_is_read_again_or_is_an_output_keeps_its_place) {
 TEST(a_linear_does_not_write_onto_its_own_input) {
   Rows r;
   const ValueId a = r.norm(r.x);
-  const ValueId y = r.b.node(Op::kLinear, {a, r.b.constant(piece("w", DType::kF32, {64, 64})), kNone, a}, {}, "square");
+  const ValueId y = r.b.node(
+      Op::kLinear, {a, r.b.constant(piece("w", DType::kF32, {64, 64})), kNone, a}, {}, "square");
   r.b.output(y, "y");
   const Layout layout = layout_of(finish(r.b));
   EXPECT(layout.place(a).buffer != layout.place(y).buffer);
@@ -140,29 +144,37 @@ TEST(changing_a_value_that_is_read_again_is_refused) {
   AttentionBlock block;
   block.attend();
   block.b.output(block.b.add(block.q, block.q, "q before rope"), "z");
-  expect_unsupported(finish(block.b), "rope 'rope_q' works in place on a value that is read again, or is an input of the graph");
+  expect_unsupported(
+      finish(block.b),
+      "rope 'rope_q' works in place on a value that is read again, or is an input of the graph");
 
   // The same through a view that is written down later than the rope.
   AttentionBlock late;
-  const ValueId both = late.b.linear(late.x, late.b.constant(piece("w", DType::kQ4_0, {96, 64})), kNone, false, "both");
+  const ValueId both = late.b.linear(late.x, late.b.constant(piece("w", DType::kQ4_0, {96, 64})),
+                                     kNone, false, "both");
   const auto view = [&](int64_t begin, int64_t count) {
     return late.b.node(Op::kColumns, {both}, {{"begin", begin}, {"count", count}}, "view");
   };
   const ValueId q = late.b.rope(view(0, 64), late.cos_sin, 4, "halves", "rope");
   const ValueId other = view(32, 64);
   late.b.output(late.b.silu_mul(q, other, "mix"), "y");
-  expect_unsupported(finish(late.b), "rope 'rope' works in place on a value that is read again, or is an input of the graph");
+  expect_unsupported(
+      finish(late.b),
+      "rope 'rope' works in place on a value that is read again, or is an input of the graph");
 
   Builder input;
   const ValueId x = input.input("x", tensor(DType::kF32, {"tokens", 64}));
   const ValueId table = input.input("table", tensor(DType::kF32, {"tokens", 16}));
   input.output(input.rope(x, table, 4, "halves", "rope"), "y");
-  expect_unsupported(finish(input), "rope 'rope' works in place on a value that is read again, or is an input of the graph");
+  expect_unsupported(
+      finish(input),
+      "rope 'rope' works in place on a value that is read again, or is an input of the graph");
 }
 
 TEST(columns_beside_those_that_change_may_be_read_later) {
   AttentionBlock block;
-  const ValueId both = block.b.linear(block.x, block.b.constant(piece("w", DType::kQ4_0, {128, 64})), kNone, false, "both");
+  const ValueId both = block.b.linear(
+      block.x, block.b.constant(piece("w", DType::kQ4_0, {128, 64})), kNone, false, "both");
   const auto view = [&](int64_t begin) {
     return block.b.node(Op::kColumns, {both}, {{"begin", begin}, {"count", int64_t{64}}}, "view");
   };
@@ -175,7 +187,9 @@ TEST(unknown_symbols_are_named) {
   Builder b;
   const ValueId x = b.input("x", tensor(DType::kF32, {"patches", 64}));
   b.output(b.add(x, x, "add"), "y");
-  expect_unsupported(finish(b), "'x' has the dimension 'patches'; plans know tokens, outputs, sequences and pages");
+  expect_unsupported(
+      finish(b),
+      "'x' has the dimension 'patches'; plans know tokens, outputs, sequences and pages");
 }
 
 TEST(own_copies_have_room_for_every_worker) {
@@ -230,17 +244,22 @@ TEST(a_layer_of_llama_takes_six_barriers) {
   for (int layer = 0; layer < 3; ++layer) {
     const std::string l = std::to_string(layer);
     const ValueId h = b.rms_norm(x, ones, 1e-5f, "attn_norm");
-    const ValueId q = b.rope(b.linear(h, weight("q" + l, 64, 64), kNone, true, "q"), block.cos_sin, 4, "halves", "rope");
-    const ValueId k = b.rope(b.linear(h, weight("k" + l, 32, 64), kNone, true, "k"), block.cos_sin, 2, "halves", "rope");
+    const ValueId q = b.rope(b.linear(h, weight("q" + l, 64, 64), kNone, true, "q"), block.cos_sin,
+                             4, "halves", "rope");
+    const ValueId k = b.rope(b.linear(h, weight("k" + l, 32, 64), kNone, true, "k"), block.cos_sin,
+                             2, "halves", "rope");
     const ValueId v = b.linear(h, weight("v" + l, 32, 64), kNone, true, "v");
     const ValueId kv = layer == 0 ? block.kv : b.input("kv." + l, kv_cache(2, 16));
     const ValueId cache = b.kv_write(k, v, block.slots, kv, "write");
-    const ValueId mixed = b.attention(q, cache, block.positions, block.sequences, block.tables, 4, 0.25f, "attention");
+    const ValueId mixed = b.attention(q, cache, block.positions, block.sequences, block.tables, 4,
+                                      0.25f, "attention");
     x = b.add(b.linear(mixed, weight("o" + l, 64, 64), kNone, false, "o"), x, "residual");
     const ValueId f = b.rms_norm(x, ones, 1e-5f, "ffn_norm");
     const ValueId gate = b.linear(f, weight("gate" + l, 96, 64), kNone, false, "gate");
     const ValueId up = b.linear(f, weight("up" + l, 96, 64), kNone, false, "up");
-    x = b.add(b.linear(b.silu_mul(gate, up, "gated"), weight("down" + l, 64, 96), kNone, false, "down"), x, "residual");
+    x = b.add(
+        b.linear(b.silu_mul(gate, up, "gated"), weight("down" + l, 64, 96), kNone, false, "down"),
+        x, "residual");
   }
   b.output(x, "y");
   auto graph = optimize(finish(b), options());
@@ -249,5 +268,7 @@ TEST(a_layer_of_llama_takes_six_barriers) {
   // quantize, down | and so on.
   EXPECT_EQ(waits(*graph, true), std::string("3 4 5 7 9 11 13 14 15 17 19 21 23 24 25 27 29"));
   // Where rows are shared out, the team also waits between quantising and multiplying.
-  EXPECT_EQ(waits(*graph, false), std::string("2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"));
+  EXPECT_EQ(waits(*graph, false),
+            std::string(
+                "2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"));
 }

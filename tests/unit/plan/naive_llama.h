@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Llama family once more, as its papers write it: loops over vectors of double, one sequence, keys and values of all
-// positions kept in a list. It shares nothing with the library but the bytes of the model.
+// The Llama family once more, as its papers write it: loops over vectors of double, one sequence, keys and values
+// of all positions kept in a list. It shares nothing with the library but the bytes of the model.
 #pragma once
 
 #include <cmath>
@@ -27,11 +27,13 @@ class NaiveLlama {
       Vector x = row("token_embd.weight", tokens[position]);
       for (uint32_t l = 0; l < spec_.layers; ++l) {
         const std::string block = "blk." + std::to_string(l) + ".";
-        add(&x, attention(block, norm(block + "attn_norm.weight", x), position, &keys[l], &values[l]));
+        add(&x,
+            attention(block, norm(block + "attn_norm.weight", x), position, &keys[l], &values[l]));
         const Vector h = norm(block + "ffn_norm.weight", x);
         Vector gate = linear(block + "ffn_gate", h);
         const Vector up = linear(block + "ffn_up", h);
-        for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+        for (size_t i = 0; i < gate.size(); ++i)
+          gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
         add(&x, linear(block + "ffn_down", gate));
       }
       const Vector h = norm("output_norm.weight", x);
@@ -47,7 +49,9 @@ class NaiveLlama {
   }
 
  private:
-  const std::vector<float>& weight(const std::string& name) const { return model_.weights.at(name); }
+  const std::vector<float>& weight(const std::string& name) const {
+    return model_.weights.at(name);
+  }
 
   Vector row(const std::string& name, int32_t r) const {
     const std::vector<float>& w = weight(name);
@@ -61,7 +65,8 @@ class NaiveLlama {
     double mean = 0;
     for (double v : x) mean += v * v / static_cast<double>(x.size());
     Vector y(x.size());
-    for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] / std::sqrt(mean + spec_.eps) * weight(name)[i];
+    for (size_t i = 0; i < x.size(); ++i)
+      y[i] = x[i] / std::sqrt(mean + spec_.eps) * weight(name)[i];
     return y;
   }
   Vector linear(const std::string& name, const Vector& x) const {
@@ -81,7 +86,8 @@ class NaiveLlama {
     for (size_t h = 0; h < x->size(); h += head_dim) {
       for (size_t i = 0; i < rotated / 2; ++i) {
         double angle = static_cast<double>(position) *
-                       std::pow(static_cast<double>(spec_.rope_base), -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
+                       std::pow(static_cast<double>(spec_.rope_base),
+                                -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
         if (spec_.rope_factors) angle /= weight("rope_freqs.weight")[i];
         const bool halves = spec_.architecture == "qwen2";
         double& a = (*x)[h + (halves ? i : 2 * i)];
@@ -93,8 +99,8 @@ class NaiveLlama {
     }
   }
 
-  Vector attention(const std::string& block, const Vector& h, size_t position, std::vector<Vector>* keys,
-                   std::vector<Vector>* values) const {
+  Vector attention(const std::string& block, const Vector& h, size_t position,
+                   std::vector<Vector>* keys, std::vector<Vector>* values) const {
     Vector q = linear(block + "attn_q", h), k = linear(block + "attn_k", h);
     rotate(&q, position);
     rotate(&k, position);
@@ -113,7 +119,8 @@ class NaiveLlama {
         total += scores.back();
       }
       for (size_t t = 0; t < scores.size(); ++t) {
-        for (size_t d = 0; d < head_dim; ++d) mixed[qo + d] += scores[t] / total * (*values)[t][ko + d];
+        for (size_t d = 0; d < head_dim; ++d)
+          mixed[qo + d] += scores[t] / total * (*values)[t][ko + d];
       }
     }
     return linear(block + "attn_output", mixed);

@@ -87,7 +87,8 @@ inline plan::PlanOptions plan_options(int64_t tokens, int64_t pages = 8) {
   return options;
 }
 
-inline std::unique_ptr<plan::Plan> make_plan(const graph::Graph& graph, Device& device, parallel::ThreadTeam& team,
+inline std::unique_ptr<plan::Plan> make_plan(const graph::Graph& graph, Device& device,
+                                             parallel::ThreadTeam& team,
                                              const plan::PlanOptions& options) {
   auto plan = plan::Plan::build(graph, device, team, options);
   ASSERT_OK(plan);
@@ -101,8 +102,9 @@ class Cache {
   static constexpr int32_t kPageTokens = 16;
 
   Cache(plan::Plan& plan, int32_t pages, DType dtype = DType::kF32) {
-    const size_t bytes = static_cast<size_t>(pages) * static_cast<size_t>(plan.kv_heads() * plan.head_dim()) *
-                         kPageTokens * (dtype == DType::kF32 ? 4 : 2);
+    const size_t bytes = static_cast<size_t>(pages) *
+                         static_cast<size_t>(plan.kv_heads() * plan.head_dim()) * kPageTokens *
+                         (dtype == DType::kF32 ? 4 : 2);
     memory_.resize(static_cast<size_t>(plan.kv_layers()) * 2);
     std::vector<ops::KvLayer> layers;
     for (int32_t l = 0; l < plan.kv_layers(); ++l) {
@@ -110,8 +112,9 @@ class Cache {
       auto& v = memory_[static_cast<size_t>(2 * l + 1)];
       k.resize(bytes / sizeof(float));
       v.resize(bytes / sizeof(float));
-      layers.push_back({reinterpret_cast<std::byte*>(k.data()), reinterpret_cast<std::byte*>(v.data()), dtype,
-                        kPageTokens, plan.kv_heads(), plan.head_dim()});
+      layers.push_back({reinterpret_cast<std::byte*>(k.data()),
+                        reinterpret_cast<std::byte*>(v.data()), dtype, kPageTokens, plan.kv_heads(),
+                        plan.head_dim()});
     }
     ASSERT_OK(plan.bind_kv(layers));
     for (int32_t p = pages; p-- > 0;) free_.push_back(p);
@@ -123,7 +126,8 @@ class Cache {
       pages->push_back(free_.front());
       free_.erase(free_.begin());
     }
-    return (*pages)[static_cast<size_t>(position / kPageTokens)] * kPageTokens + position % kPageTokens;
+    return (*pages)[static_cast<size_t>(position / kPageTokens)] * kPageTokens +
+           position % kPageTokens;
   }
 
  private:
@@ -138,8 +142,9 @@ struct Sequence {
 };
 
 // One step: the next tokens of each sequence; logits of all of them, or of the last of each.
-inline std::vector<float> step(plan::Plan& plan, parallel::ThreadTeam& team, Cache& cache, int64_t max_pages,
-                               int64_t vocab, const std::vector<std::pair<Sequence*, std::vector<int32_t>>>& batch,
+inline std::vector<float> step(plan::Plan& plan, parallel::ThreadTeam& team, Cache& cache,
+                               int64_t max_pages, int64_t vocab,
+                               const std::vector<std::pair<Sequence*, std::vector<int32_t>>>& batch,
                                bool all_rows = true) {
   auto* ids = plan.input<int32_t>("token_ids");
   auto* positions = plan.input<int32_t>("positions");
@@ -169,14 +174,16 @@ inline std::vector<float> step(plan::Plan& plan, parallel::ThreadTeam& team, Cac
 }
 
 // Logits of every token of `tokens`, run in chunks of at most `chunk`.
-inline std::vector<float> score(plan::Plan& plan, parallel::ThreadTeam& team, int64_t max_pages, int64_t vocab,
-                                const std::vector<int32_t>& tokens, size_t chunk, DType kv = DType::kF32) {
+inline std::vector<float> score(plan::Plan& plan, parallel::ThreadTeam& team, int64_t max_pages,
+                                int64_t vocab, const std::vector<int32_t>& tokens, size_t chunk,
+                                DType kv = DType::kF32) {
   Cache cache(plan, static_cast<int32_t>(max_pages), kv);
   Sequence sequence;
   std::vector<float> out;
   for (size_t i = 0; i < tokens.size(); i += chunk) {
     const size_t end = std::min(tokens.size(), i + chunk);
-    const std::vector<int32_t> part(tokens.begin() + static_cast<ptrdiff_t>(i), tokens.begin() + static_cast<ptrdiff_t>(end));
+    const std::vector<int32_t> part(tokens.begin() + static_cast<ptrdiff_t>(i),
+                                    tokens.begin() + static_cast<ptrdiff_t>(end));
     const std::vector<float> rows = step(plan, team, cache, max_pages, vocab, {{&sequence, part}});
     out.insert(out.end(), rows.begin(), rows.end());
   }

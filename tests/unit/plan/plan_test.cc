@@ -27,7 +27,8 @@ struct File {
     for (size_t i = 0; i < values.size(); ++i) values[i] = first + step * static_cast<float>(i);
     return piece(name, DType::kF32, shape, values.data(), values.size() * sizeof(float));
   }
-  Piece piece(const std::string& name, DType type, const Shape& shape, const void* data, size_t bytes) {
+  Piece piece(const std::string& name, DType type, const Shape& shape, const void* data,
+              size_t bytes) {
     auto block = std::make_shared<std::vector<std::byte>>(bytes);
     std::memcpy(block->data(), data, bytes);
     blocks.push_back(block);
@@ -54,11 +55,13 @@ Graph small_graph(File* file) {
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 4}));
   const ValueId norm = b.rms_norm(x, b.constant(file->floats("norm.weight", {4}, 1, 0)), 0, "norm");
   const ValueId w = b.constant(file->floats("out.weight", {3, 4}, 0, 1));
-  b.output(b.linear(norm, w, b.constant(file->floats("out.bias", {3}, 100, 100)), false, "out"), "y");
+  b.output(b.linear(norm, w, b.constant(file->floats("out.bias", {3}, 100, 100)), false, "out"),
+           "y");
   return finish(b);
 }
 
-void expect_error(const Result<std::unique_ptr<plan::Plan>>& plan, Code code, const std::string& want) {
+void expect_error(const Result<std::unique_ptr<plan::Plan>>& plan, Code code,
+                  const std::string& want) {
   ASSERT(!plan.ok());
   EXPECT_EQ(static_cast<int>(plan.status().code()), static_cast<int>(code));
   EXPECT_EQ(std::string(plan.status().message()), want);
@@ -142,7 +145,8 @@ TEST(weights_are_read_in_order_between_check_and_release) {
   plan::PlanOptions options = plan_options(8);
   const auto name = [&](const TensorView& view) {
     for (const Value& value : graph.values) {
-      if (value.constant != nullptr && value.constant->pieces[0].view.data == view.data) return value.name;
+      if (value.constant != nullptr && value.constant->pieces[0].view.data == view.data)
+        return value.name;
     }
     return std::string("?");
   };
@@ -158,8 +162,8 @@ TEST(weights_are_read_in_order_between_check_and_release) {
     total = all;
   };
   auto plan = make_plan(graph, device, *team, options);
-  EXPECT(log == (std::vector<std::string>{"+norm.weight", "-norm.weight", "+out.bias", "-out.bias", "+out.weight",
-                                          "-out.weight"}));
+  EXPECT(log == (std::vector<std::string>{"+norm.weight", "-norm.weight", "+out.bias", "-out.bias",
+                                          "+out.weight", "-out.weight"}));
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, plan->packed_bytes());
 }
@@ -183,7 +187,8 @@ TEST(a_missing_kernel_is_named_with_the_device) {
   table.run[static_cast<int>(ops::Op::kRmsNorm)] = nullptr;
   HostDevice device(table);
   auto team = make_team(1);
-  expect_error(plan::Plan::build(small_graph(&file), device, *team, plan_options(8)), Code::kUnsupported,
+  expect_error(plan::Plan::build(small_graph(&file), device, *team, plan_options(8)),
+               Code::kUnsupported,
                "device test (reference) has no kernel for rms_norm, which 'norm' needs");
 }
 
@@ -193,8 +198,8 @@ TEST(bounds_are_checked) {
   auto team = make_team(1);
   plan::PlanOptions options = plan_options(8);
   options.max_outputs = 0;
-  expect_error(plan::Plan::build(small_graph(&file), device, *team, options), Code::kInvalidArgument,
-               "a plan for at most 0 outputs: expected 1 to 2147483647");
+  expect_error(plan::Plan::build(small_graph(&file), device, *team, options),
+               Code::kInvalidArgument, "a plan for at most 0 outputs: expected 1 to 2147483647");
 }
 
 TEST(memory_that_is_not_there_is_reported) {
@@ -202,11 +207,11 @@ TEST(memory_that_is_not_there_is_reported) {
   HostDevice device;
   auto team = make_team(1);
   device.limit = 100;
-  expect_error(plan::Plan::build(small_graph(&file), device, *team, plan_options(8)), Code::kOutOfMemory,
-               "arena of intermediate values: 384 bytes");
+  expect_error(plan::Plan::build(small_graph(&file), device, *team, plan_options(8)),
+               Code::kOutOfMemory, "arena of intermediate values: 384 bytes");
   device.limit = 191;
-  expect_error(plan::Plan::build(small_graph(&file), device, *team, plan_options(1)), Code::kOutOfMemory,
-               "arena of intermediate values: 192 bytes");
+  expect_error(plan::Plan::build(small_graph(&file), device, *team, plan_options(1)),
+               Code::kOutOfMemory, "arena of intermediate values: 192 bytes");
   device.limit = 192;  // the arena fits; the weights of a larger graph do not
   Builder b;
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 4}));
@@ -326,7 +331,8 @@ TEST(caches_are_checked_when_they_are_bound) {
   Builder b;
   const ValueId k = b.input("k", tensor(DType::kF32, {"tokens", 32}));
   const ValueId slots = b.input("slots", tensor(DType::kI32, {"tokens"}));
-  for (const char* name : {"kv.0", "kv.1"}) b.kv_write(k, k, slots, b.input(name, kv_cache(2, 16)), "write");
+  for (const char* name : {"kv.0", "kv.1"})
+    b.kv_write(k, k, slots, b.input(name, kv_cache(2, 16)), "write");
   HostDevice device;
   auto team = make_team(1);
   auto plan = make_plan(finish(b), device, *team, plan_options(2));
@@ -342,8 +348,10 @@ TEST(caches_are_checked_when_they_are_bound) {
     const Status status = plan->bind_kv(layers);
     return status.ok() ? std::string("ok") : std::string(status.message());
   };
-  EXPECT_EQ(bind([](auto& l) { l.pop_back(); }), std::string("1 KV caches for a model of 2 layers"));
-  const std::string expected = "; expected 2 heads of 16 f16 or f32 in pages of a multiple of 16 tokens";
+  EXPECT_EQ(bind([](auto& l) { l.pop_back(); }),
+            std::string("1 KV caches for a model of 2 layers"));
+  const std::string expected =
+      "; expected 2 heads of 16 f16 or f32 in pages of a multiple of 16 tokens";
   EXPECT_EQ(bind([](auto& l) { l[1].kv_heads = 1; }),
             "KV cache of layer 1: 1 heads of 16 f32 in pages of 16 tokens" + expected);
   EXPECT_EQ(bind([](auto& l) { l[0].page_tokens = 8; }),
@@ -366,13 +374,15 @@ TEST(caches_of_different_shapes_are_refused) {
   Builder b;
   const ValueId slots = b.input("slots", tensor(DType::kI32, {"tokens"}));
   for (int64_t heads : {2, 3}) {
-    const ValueId k = b.input("k" + std::to_string(heads), tensor(DType::kF32, {"tokens", heads * 16}));
+    const ValueId k =
+        b.input("k" + std::to_string(heads), tensor(DType::kF32, {"tokens", heads * 16}));
     b.kv_write(k, k, slots, b.input("kv." + std::to_string(heads), kv_cache(heads, 16)), "write");
   }
   HostDevice device;
   auto team = make_team(1);
   expect_error(plan::Plan::build(finish(b), device, *team, plan_options(2)), Code::kUnsupported,
-               "cache 'kv.3' is kv[3, 16] and differs from the first layer's; plans have caches of one shape");
+               "cache 'kv.3' is kv[3, 16] and differs from the first layer's; plans have caches of "
+               "one shape");
 }
 
 TEST(profiles_count_calls_and_time) {
@@ -405,10 +415,12 @@ TEST(dump_shows_stages_barriers_and_offsets) {
   auto plan = make_plan(small_graph(&file), device, *team, plan_options(8));
   plan->set_symbol("tokens", 3);
   EXPECT_EQ(plan->barriers(), 1);
-  EXPECT_EQ(plan->dump(), std::string("plan on test (reference): 2 stages, 1 barriers, 2 workers, 192 bytes of weights, "
-                                      "384 bytes of arena\n"
-                                      "tokens = 3 of 8, outputs = 0 of 8, sequences = 0 of 2, pages = 8 of 8\n"
-                                      "0 rms_norm b0@0, norm.weight -> b1@128  # norm\n"
-                                      "---\n"
-                                      "1 linear b1@128, out.weight, out.bias -> b2@256  # out\n"));
+  EXPECT_EQ(plan->dump(),
+            std::string(
+                "plan on test (reference): 2 stages, 1 barriers, 2 workers, 192 bytes of weights, "
+                "384 bytes of arena\n"
+                "tokens = 3 of 8, outputs = 0 of 8, sequences = 0 of 2, pages = 8 of 8\n"
+                "0 rms_norm b0@0, norm.weight -> b1@128  # norm\n"
+                "---\n"
+                "1 linear b1@128, out.weight, out.bias -> b2@256  # out\n"));
 }

@@ -108,7 +108,8 @@ double weight_at(const TensorView& view, size_t i) {
 }
 
 // Every value in a vector of its own.
-std::vector<Matrix> evaluate(const Graph& graph, const std::vector<Matrix>& inputs, const std::vector<int32_t>& order) {
+std::vector<Matrix> evaluate(const Graph& graph, const std::vector<Matrix>& inputs,
+                             const std::vector<int32_t>& order) {
   std::vector<Matrix> values(graph.values.size());
   size_t next = 0;
   for (ValueId id : graph.inputs) {
@@ -122,7 +123,8 @@ std::vector<Matrix> evaluate(const Graph& graph, const std::vector<Matrix>& inpu
     const size_t from = a.size() / kRows;
     for (size_t r = 0; r < kRows; ++r) {
       double squares = 0;
-      for (size_t c = 0; c < from; ++c) squares += static_cast<double>(a[r * from + c]) * a[r * from + c];
+      for (size_t c = 0; c < from; ++c)
+        squares += static_cast<double>(a[r * from + c]) * a[r * from + c];
       const double scale = 1 / std::sqrt(squares / static_cast<double>(from) + 1e-5f);
       for (size_t c = 0; c < width; ++c) {
         const size_t i = r * width + c;
@@ -136,7 +138,8 @@ std::vector<Matrix> evaluate(const Graph& graph, const std::vector<Matrix>& inpu
           case Op::kLinear: {
             const TensorView& view = graph.value(node.inputs[1]).constant->pieces[0].view;
             double sum = 0;
-            for (size_t k = 0; k < from; ++k) sum += static_cast<double>(a[r * from + k]) * weight_at(view, c * from + k);
+            for (size_t k = 0; k < from; ++k)
+              sum += static_cast<double>(a[r * from + k]) * weight_at(view, c * from + k);
             y[i] = static_cast<float>(sum);
             if (node.input(3) != kNone) y[i] += values[static_cast<size_t>(node.inputs[3])][i];
             break;
@@ -149,7 +152,8 @@ std::vector<Matrix> evaluate(const Graph& graph, const std::vector<Matrix>& inpu
             break;
           case Op::kSiluMul: {
             const double gate = a[i];
-            y[i] = static_cast<float>(gate / (1 + std::exp(-gate)) * values[static_cast<size_t>(node.inputs[1])][i]);
+            y[i] = static_cast<float>(gate / (1 + std::exp(-gate)) *
+                                      values[static_cast<size_t>(node.inputs[1])][i]);
             break;
           }
           default:
@@ -178,7 +182,8 @@ TEST(random_graphs_in_one_arena_give_what_separate_values_give) {
     const std::vector<Matrix> want = evaluate(random.graph, inputs, order);
     auto team = make_team(1 + static_cast<int>(seed % 3));
     auto plan = make_plan(random.graph, device, *team, plan_options(kRows));
-    for (size_t i = 0; i < 2; ++i) std::memcpy(plan->input<float>(i ? "z" : "x"), inputs[i].data(), inputs[i].size() * 4);
+    for (size_t i = 0; i < 2; ++i)
+      std::memcpy(plan->input<float>(i ? "z" : "x"), inputs[i].data(), inputs[i].size() * 4);
     std::copy(order.begin(), order.end(), plan->input<int32_t>("order"));
     // Inputs survive a run; few rows and many take turns.
     for (int64_t rows : {kRows, int64_t{3}, kRows, int64_t{4}, int64_t{3}}) {
@@ -193,9 +198,10 @@ TEST(random_graphs_in_one_arena_give_what_separate_values_give) {
           size += std::abs(expected[i]);
         }
         if (!(difference / size < 1e-3)) {
-          testing::report_failure(__FILE__, __LINE__, "seed " + std::to_string(seed) + " output " + output.name +
-                                                          " differs by " + std::to_string(difference / size) + "\n" +
-                                                          to_text(random.graph) + plan->dump());
+          testing::report_failure(__FILE__, __LINE__,
+                                  "seed " + std::to_string(seed) + " output " + output.name +
+                                      " differs by " + std::to_string(difference / size) + "\n" +
+                                      to_text(random.graph) + plan->dump());
           return;
         }
       }

@@ -33,17 +33,23 @@ inline void skip(ops::RmsNormQuantizeArgs& a, int64_t r) {
 }
 inline void skip(ops::RopeTableArgs& a, int64_t r) { a.positions += r, a.cos_sin += r * a.rot_dim; }
 inline void skip(ops::RopeArgs& a, int64_t r) { a.x += r * a.x_stride, a.cos_sin += r * a.rot_dim; }
-inline void skip(ops::KvWriteArgs& a, int64_t r) { a.k += r * a.k_stride, a.v += r * a.v_stride, a.slots += r; }
+inline void skip(ops::KvWriteArgs& a, int64_t r) {
+  a.k += r * a.k_stride, a.v += r * a.v_stride, a.slots += r;
+}
 inline void skip(ops::RopeKvWriteArgs& a, int64_t r) {
-  a.qkv += r * (a.heads + 2 * a.kv->kv_heads) * a.kv->head_dim, a.cos_sin += r * a.rot_dim, a.slots += r;
+  a.qkv += r * (a.heads + 2 * a.kv->kv_heads) * a.kv->head_dim, a.cos_sin += r * a.rot_dim,
+      a.slots += r;
 }
 inline void skip(ops::AttentionArgs& a, int64_t r) {
-  a.q += r * a.q_stride, a.positions += r, a.sequence_index += r, a.y += r * a.heads * a.kv->head_dim;
+  a.q += r * a.q_stride, a.positions += r, a.sequence_index += r,
+      a.y += r * a.heads * a.kv->head_dim;
 }
 inline void skip(ops::SiluMulArgs& a, int64_t r) {
   a.gate += r * a.gate_stride, a.up += r * a.up_stride, a.y += r * a.columns;
 }
-inline void skip(ops::AddArgs& a, int64_t r) { a.a += r * a.columns, a.b += r * a.columns, a.y += r * a.columns; }
+inline void skip(ops::AddArgs& a, int64_t r) {
+  a.a += r * a.columns, a.b += r * a.columns, a.y += r * a.columns;
+}
 inline void skip(ops::GatherRowsArgs& a, int64_t r) { a.indices += r, a.y += r * a.columns; }
 
 template <ops::Op kOp, typename Args>

@@ -34,7 +34,8 @@ models::LanguageModel load(const TinyModel& tiny) {
 
 std::vector<int32_t> some_tokens(uint32_t vocab, size_t count = kTokens) {
   std::vector<int32_t> out;
-  for (size_t i = 0; i < count; ++i) out.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + 5) % vocab));
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + 5) % vocab));
   return out;
 }
 
@@ -61,7 +62,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-std::vector<float> logits_of(const graph::Graph& graph, const TinySpec& spec, DType kv = DType::kF32) {
+std::vector<float> logits_of(const graph::Graph& graph, const TinySpec& spec,
+                             DType kv = DType::kF32) {
   HostDevice device;
   auto team = make_team(1);
   auto plan = make_plan(graph, device, *team, plan_options(kTokens, kPages));
@@ -75,7 +77,8 @@ void expect_like_naive(const TinySpec& spec, double tolerance, DType kv = DType:
   const std::vector<Vector> want = NaiveLlama(tiny).run(some_tokens(spec.vocab));
   const std::vector<float> got = logits_of(optimized(model.graph, HostDevice()), spec, kv);
   EXPECT(deviation(got, want) < tolerance);
-  if (spec.weight_type == models_test::kQ8_0) return;  // there is no kernel for the graph as it was built
+  if (spec.weight_type == models_test::kQ8_0)
+    return;  // there is no kernel for the graph as it was built
   EXPECT(deviation(logits_of(model.graph, spec, kv), want) < tolerance);
 }
 
@@ -119,9 +122,21 @@ TEST(tiny_llama_with_mixed_float_weights) {
 TEST(tiny_llama_with_quantised_weights) {
   TinySpec spec;
   spec.weight_type = models_test::kQ8_0;
-  expect_like_naive(spec, 0.02);  // 8-bit inputs of o, gate and up
+  expect_like_naive(spec, 1e-3);  // 16-bit inputs
   spec.v_type = spec.up_type = models_test::kF32;
-  expect_like_naive(spec, 0.02);
+  expect_like_naive(spec, 1e-3);
+}
+
+TEST(tiny_llama_with_8_bit_inputs) {
+  TinySpec spec;
+  spec.weight_type = models_test::kQ8_0;
+  const TinyModel tiny(spec);
+  graph::PassOptions options;
+  options.linear_input_type = [](DType, int64_t, bool) -> Result<DType> { return DType::kQA8; };
+  auto graph = graph::optimize(load(tiny).graph, options);
+  ASSERT_OK(graph);
+  const std::vector<Vector> want = NaiveLlama(tiny).run(some_tokens(spec.vocab));
+  EXPECT(deviation(logits_of(*graph, spec), want) < 0.02);
 }
 
 TEST(every_pass_keeps_results) {
@@ -143,14 +158,16 @@ TEST(every_pass_keeps_results) {
     const std::vector<float> all = logits_of(run_passes(std::nullopt), spec);
     for (size_t i = 0; i < graph::passes().size(); ++i) {
       const std::string_view name = graph::passes()[i].name;
-      if (name == "lower_quantize" && type == models_test::kQ8_0) continue;  // the one that no plan does without
-      // Where an intermediate value stays unrounded in a register, 8-bit rounding of what follows may flip.
-      const bool exact = name.substr(0, 9) == "eliminate" || name == "hoist_gather" || name == "merge_linears";
+      if (name == "lower_quantize" && type == models_test::kQ8_0)
+        continue;  // the one that no plan does without
+      // Where an intermediate value stays unrounded in a register, 16-bit rounding of what follows may flip.
+      const bool exact =
+          name.substr(0, 9) == "eliminate" || name == "hoist_gather" || name == "merge_linears";
       const std::vector<float> without = logits_of(run_passes(i), spec);
       if (exact) {
         EXPECT(same_bits(all, without));
       } else {
-        EXPECT(deviation(without, all) < (type == models_test::kF32 ? 1e-6 : 0.01));
+        EXPECT(deviation(without, all) < (type == models_test::kF32 ? 1e-6 : 1e-3));
       }
     }
   }
@@ -169,7 +186,8 @@ TEST(same_bits_for_any_chunks_and_teams) {
       auto team = make_team(threads);
       auto plan = make_plan(graph, device, *team, plan_options(kTokens, kPages));
       for (size_t chunk : {size_t{1}, size_t{3}, size_t{7}, size_t{kTokens}}) {
-        const std::vector<float> got = score(*plan, *team, kPages, spec.vocab, some_tokens(spec.vocab), chunk);
+        const std::vector<float> got =
+            score(*plan, *team, kPages, spec.vocab, some_tokens(spec.vocab), chunk);
         if (want.empty()) want = got;
         EXPECT(same_bits(got, want));
       }
@@ -184,7 +202,8 @@ TEST(same_bits_whatever_else_is_in_the_batch) {
   const models::LanguageModel model = load(TinyModel(spec));
   HostDevice device(table);
   auto team = make_team(2);
-  auto plan = make_plan(optimized(model.graph, device), device, *team, plan_options(kTokens, kPages));
+  auto plan =
+      make_plan(optimized(model.graph, device), device, *team, plan_options(kTokens, kPages));
   const std::vector<int32_t> tokens = some_tokens(spec.vocab, 20);
   const std::vector<float> alone = score(*plan, *team, kPages, spec.vocab, tokens, 20);
   const size_t vocab = spec.vocab;
@@ -192,12 +211,14 @@ TEST(same_bits_whatever_else_is_in_the_batch) {
   Cache cache(*plan, 2 * static_cast<int32_t>(kPages));
   Sequence mine, other;
   for (size_t i = 0; i < 20; i += 5) {
-    const std::vector<int32_t> part(tokens.begin() + static_cast<ptrdiff_t>(i), tokens.begin() + static_cast<ptrdiff_t>(i) + 5);
+    const std::vector<int32_t> part(tokens.begin() + static_cast<ptrdiff_t>(i),
+                                    tokens.begin() + static_cast<ptrdiff_t>(i) + 5);
     const std::vector<int32_t> noise = some_tokens(spec.vocab, 1 + i / 2);
     const bool first = i % 2 == 0;
-    const std::vector<float> rows =
-        first ? step(*plan, *team, cache, kPages, spec.vocab, {{&mine, part}, {&other, noise}}, false)
-              : step(*plan, *team, cache, kPages, spec.vocab, {{&other, noise}, {&mine, part}}, false);
+    const std::vector<float> rows = first ? step(*plan, *team, cache, kPages, spec.vocab,
+                                                 {{&mine, part}, {&other, noise}}, false)
+                                          : step(*plan, *team, cache, kPages, spec.vocab,
+                                                 {{&other, noise}, {&mine, part}}, false);
     ASSERT(rows.size() == 2 * vocab);
     const std::vector<float> got(rows.begin() + static_cast<ptrdiff_t>(first ? 0 : vocab),
                                  rows.begin() + static_cast<ptrdiff_t>(first ? vocab : 2 * vocab));
