@@ -2,6 +2,7 @@
 #include "text/chat_template.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
@@ -14,7 +15,9 @@ namespace {
 constexpr std::string_view kSystemBegin = "<|im_start|>system\n";
 constexpr std::string_view kTurnEnd = "<|im_end|>";
 
-// A template as its family writes it, with its default system prompt taken out.
+// A template as its family writes it: "\\n" as a newline, one newline at the end dropped, and the
+// default system prompt (between kSystemBegin and kTurnEnd) taken out. FNV-1a of the source is the
+// fingerprint it is recognised by.
 struct Skeleton {
   std::string source;
   std::string default_system;
@@ -242,10 +245,6 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-uint64_t chat_template_fingerprint(std::string_view jinja_source) {
-  return fnv1a(skeleton_of(jinja_source).source);
-}
-
 Result<std::string> render_chat(std::string_view jinja_source,
                                 std::span<const ChatMessage> messages, bool add_generation_prompt,
                                 std::string_view bos_token, std::string_view eos_token) {
@@ -262,9 +261,8 @@ Result<std::string> render_chat(std::string_view jinja_source,
   }
   return error(Code::kUnsupported,
                "the model's chat template is none of the built-in families (fingerprint %016llx): "
-               "render it with "
-               "Jinja2, as the Python package does, and pass the text as a prompt with special "
-               "tokens parsed",
+               "render it with Jinja2, as the Python package does, and pass the text as a prompt "
+               "with special tokens parsed",
                static_cast<unsigned long long>(fingerprint));
 }
 
