@@ -2,9 +2,15 @@
 #
 # Instruction sets of the CPU kernels: cpp/cpu/kernels/<set>.cc is the only file compiled with that set's flags (the fence:
 # cpp/cpu/kernels/isa.h). -O3 because these kernels rely on complete unrolling; the files are empty on other architectures.
+# Under a sanitizer -O1: unrolled code full of checks takes the compiler minutes, and speed is not what such a build is for.
 if(TARGET lmn_cpu)
   set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/cpp/cpu/kernels)
-  set(optimise "$<$<NOT:$<CONFIG:Debug>>:-O3>")
+  if(LMN_SANITIZE)
+    set(optimise -O1)
+    set_source_files_properties(${kernels}/scalar.cc PROPERTIES COMPILE_OPTIONS -O1)
+  else()
+    set(optimise "$<$<NOT:$<CONFIG:Debug>>:-O3>")
+  endif()
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_source_files_properties(${kernels}/avx2.cc PROPERTIES
       COMPILE_OPTIONS "${optimise};-mavx2;-mfma;-mf16c")
