@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Admission: what is checked at submit, on the submitting thread, before a request costs anything. A request that passes can
-// run to its end: it fits the context and the KV cache, and every id is in the vocabulary.
+// Admission: what is checked at submit, on the submitting thread, before a request costs anything.
+// A request that passes can run to its end: it fits the context and the KV cache, and every id is
+// in the vocabulary.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch: writes a step into the runner's arrays (structure-of-arrays; step_runner.h says what each holds).
+// Batch: writes a step into the runner's arrays (structure-of-arrays; step_runner.h says what each
+// holds).
 #pragma once
 
 #include <memory>
@@ -13,7 +14,8 @@
 namespace lmn::engine {
 
 // Every slice's sequence has pages for its tokens.
-StepSizes write_batch(std::span<const Slice> step, std::span<const std::shared_ptr<RequestCore>> running,
+StepSizes write_batch(std::span<const Slice> step,
+                      std::span<const std::shared_ptr<RequestCore>> running,
                       const StepLimits& limits, const StepInputs& inputs);
 
 }  // namespace lmn::engine

@@ -9,7 +9,8 @@ namespace lmn::engine {
 namespace {
 
 Verdict no_memory() {
-  return {FinishReason::kError, -1, error(Code::kOutOfMemory, "no memory for more text of the request")};
+  return {FinishReason::kError, -1,
+          error(Code::kOutOfMemory, "no memory for more text of the request")};
 }
 
 // The piece through the stop strings into the text.
@@ -25,7 +26,8 @@ Verdict stop_token(const RequestCore& request, int32_t token) {
   const RequestOptions& options = request.options();
   const auto found = std::find(options.stop_token_ids.begin(), options.stop_token_ids.end(), token);
   if (found != options.stop_token_ids.end()) {
-    return {FinishReason::kStopToken, static_cast<int32_t>(found - options.stop_token_ids.begin()), {}};
+    return {
+        FinishReason::kStopToken, static_cast<int32_t>(found - options.stop_token_ids.begin()), {}};
   }
   const text::Tokenizer* tokenizer = request.fixed().tokenizer;
   if (!options.ignore_eos && tokenizer != nullptr && tokenizer->is_end_of_generation(token)) {
@@ -45,17 +47,20 @@ Verdict deliver(RequestCore& request, int32_t token, float logprob) {
     verdict = append(request, *piece);
     if (verdict.reason != FinishReason::kNone) return verdict;
   }
-  if (verdict.reason == FinishReason::kNone && request.generated_tokens() == request.fixed().max_tokens) {
+  if (verdict.reason == FinishReason::kNone &&
+      request.generated_tokens() == request.fixed().max_tokens) {
     verdict.reason = FinishReason::kLength;
   }
-  return verdict.reason == FinishReason::kNone ? std::move(verdict) : flush_text(request, std::move(verdict));
+  return verdict.reason == FinishReason::kNone ? std::move(verdict)
+                                               : flush_text(request, std::move(verdict));
 }
 
 Verdict flush_text(RequestCore& request, Verdict verdict) {
   if (!request.sequence.decoder) return verdict;
   Verdict last = append(request, request.sequence.decoder->flush());
   if (last.reason != FinishReason::kNone) return last;
-  if (request.options().text && !request.append_text(request.sequence.matcher.flush())) return no_memory();
+  if (request.options().text && !request.append_text(request.sequence.matcher.flush()))
+    return no_memory();
   return verdict;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Delivery: from a chosen token to what the client reads. Decodes text, finds stop strings, decides whether the answer ends.
-// Runs on the engine thread and allocates nothing per token.
+// Delivery: from a chosen token to what the client reads. Decodes text, finds stop strings, decides
+// whether the answer ends. Runs on the engine thread and allocates nothing per token.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct Verdict {
   Status failure;  // with kError
 };
 
-// Appends the token and the text it completes. Publishes nothing: the caller does when the verdict is kNone, and ends the
-// request otherwise.
+// Appends the token and the text it completes. Publishes nothing: the caller does when the verdict
+// is kNone, and ends the request otherwise.
 Verdict deliver(RequestCore& request, int32_t token, float logprob);
 
-// Appends text that was held back for a stop string or a character that did not come. A stop string may complete here; the
-// verdict then says so instead of `verdict`.
+// Appends text that was held back for a stop string or a character that did not come. A stop string
+// may complete here; the verdict then says so instead of `verdict`.
 Verdict flush_text(RequestCore& request, Verdict verdict);
 
 }  // namespace lmn::engine

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engine: one model, one thread that runs it, any number of requests. The engine thread is member 0 of the thread team; it
-// alone mutates engine state, never runs caller code and never waits for a client. README.md is the contract.
+// Engine: one model, one thread that runs it, any number of requests. The engine thread is member 0
+// of the thread team; it alone mutates engine state, never runs caller code and never waits for a
+// client. README.md is the contract.
 //
 // It must not know: files, architectures, kernels. It gets a StepRunner and a tokenizer.
 #pragma once
@@ -24,23 +25,30 @@ struct EngineParts {
   std::shared_ptr<void> keep_alive;  // what the rest points into (the model); released last
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<parallel::ThreadTeam> team;
-  Device* device = nullptr;                    // where the KV cache is allocated; kept alive by keep_alive
+  Device* device = nullptr;  // where the KV cache is allocated; kept alive by keep_alive
   const text::Tokenizer* tokenizer = nullptr;  // null: token ids only
   std::shared_ptr<memory::Ledger> ledger;      // null: the engine makes its own
 };
 
 struct EngineOptions {
-  int32_t context_tokens = 0;        // prompt + generated tokens of one request at most; needed
-  int64_t kv_tokens = 0;             // capacity of the KV cache, rounded up to pages; 0: context_tokens
-  DType kv_dtype = DType::kF16;      // kF16 or kF32
-  int32_t prefill_chunk_tokens = 0;  // prompt tokens in one step at most; 0: as many as the runner takes
-  int32_t queue_capacity = 0;        // requests submitted and not yet running at most; 0: kDefaultQueueCapacity
-  int64_t idle_spin_ns = 0;          // how long the idle engine thread spins before it parks; 0: kDefaultIdleSpinNs;
-                                     // negative: parks at once
+  // Prompt and generated tokens of one request at most. Needed.
+  int32_t context_tokens = 0;
+  // Capacity of the KV cache, rounded up to pages. 0: context_tokens.
+  int64_t kv_tokens = 0;
+  // kF16 or kF32.
+  DType kv_dtype = DType::kF16;
+  // Prompt tokens in one step at most. 0: as many as the runner takes.
+  int32_t prefill_chunk_tokens = 0;
+  // Requests submitted and not yet running at most. 0: kDefaultQueueCapacity.
+  int32_t queue_capacity = 0;
+  // How long the idle engine thread spins before it parks. 0: kDefaultIdleSpinNs; negative: parks
+  // at once.
+  int64_t idle_spin_ns = 0;
 };
 
 inline constexpr int32_t kDefaultQueueCapacity = 1024;
-// Long enough to catch the next request of a caller that just got an answer; 5 % of a core at most if that repeats each ms.
+// Long enough to catch the next request of a caller that just got an answer; 5 % of a core at most
+// if that repeats each ms.
 inline constexpr int64_t kDefaultIdleSpinNs = 50'000;
 
 struct EngineStats {
@@ -57,22 +65,25 @@ struct EngineStats {
   int64_t cancelled = 0;
   int64_t failed = 0;
   int64_t steps = 0;
-  int64_t prompt_tokens = 0;     // computed
+  int64_t prompt_tokens = 0;  // computed
   int64_t generated_tokens = 0;
 };
 
 class Engine {
  public:
-  // Allocates the KV cache and starts the engine thread. INVALID_ARGUMENT names an option; OUT_OF_MEMORY the size.
+  // Allocates the KV cache and starts the engine thread. INVALID_ARGUMENT names an option;
+  // OUT_OF_MEMORY the size.
   static Result<std::unique_ptr<Engine>> create(EngineParts parts, const EngineOptions& options);
   ~Engine();  // shutdown()
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Any thread. INVALID_ARGUMENT, OUT_OF_MEMORY (more KV than there is), QUEUE_FULL or CLOSED, each with its figures.
+  // Any thread. INVALID_ARGUMENT, OUT_OF_MEMORY (more KV than there is), QUEUE_FULL or CLOSED, each
+  // with its figures.
   Result<std::shared_ptr<Request>> submit(RequestOptions&& options);
 
-  // Cancels every request and joins the engine thread. Any thread, any number of times; submit then gives CLOSED.
+  // Cancels every request and joins the engine thread. Any thread, any number of times; submit then
+  // gives CLOSED.
   void shutdown();
 
   EngineStats stats() const;  // any thread; each figure is exact, the set is not one moment

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engine::Impl: the members of an engine in three groups, by who touches them. engine.cc is the client side, step_loop.cc
-// the engine thread.
+// Engine::Impl: the members of an engine in three groups, by who touches them. engine.cc is the
+// client side, step_loop.cc the engine thread.
 #pragma once
 
 #include <sys/types.h>
@@ -45,11 +45,11 @@ class Engine::Impl {
   const memory::Ledger& ledger() const { return *signals_->ledger; }
 
  private:
-  // --- client side ------------------------------------------------------------------------------------------------------
+  // --- client side -----------------------------------------------------------------------------
   Result<std::shared_ptr<Request>> admit_and_queue(RequestOptions&& options);
   Status closed_status() const;
 
-  // --- engine thread ----------------------------------------------------------------------------------------------------
+  // --- engine thread ---------------------------------------------------------------------------
   static void enter(void* self);
   void loop();
   void run_until_closed();
@@ -72,19 +72,23 @@ class Engine::Impl {
   const pid_t pid_;
   const std::shared_ptr<EngineSignals> signals_;
 
-  // Between clients and the engine thread.
-  parallel::PriorityRing<RequestCore*> ring_;  // a pushed request is held by its own `self` until it is popped
-  // Set by shutdown() or by the engine thread after a broken invariant; seq_cst with submitting_, see submit().
+  // Between clients and the engine thread. A pushed request is held by its own `self` until it is
+  // popped.
+  parallel::PriorityRing<RequestCore*> ring_;
+  // Set by shutdown() or by the engine thread after a broken invariant; seq_cst with submitting_,
+  // see submit().
   std::atomic<bool> closed_{false};
   std::atomic<int32_t> submitting_{0};  // threads between their look at closed_ and their push
-  Status broken_status_;  // why the engine thread gave up; written before closed_ is set, read after it was seen set
+  // Why the engine thread gave up. Written before closed_ is set, read after it was seen set.
+  Status broken_status_;
   std::atomic<uint64_t> next_id_{1};
   std::mutex join_mutex_;  // shutdown() by several threads; never taken by the engine thread
   parallel::OsThread thread_;
 
-  // Figures, relaxed: written by the engine thread (queued, submitted and rejected by clients), read by stats().
+  // Figures, relaxed: written by the engine thread (queued, submitted and rejected by clients),
+  // read by stats().
   struct Counters {
-    std::atomic<int64_t> queued{0};   // submitted and not yet started: bounded by queue_capacity
+    std::atomic<int64_t> queued{0};  // submitted and not yet started: bounded by queue_capacity
     std::atomic<int64_t> waiting{0}, running{0}, pages_used{0};
     std::atomic<int64_t> submitted{0}, rejected{0}, finished{0}, cancelled{0}, failed{0};
     std::atomic<int64_t> steps{0}, prompt_tokens{0}, generated_tokens{0};
@@ -99,9 +103,10 @@ class Engine::Impl {
   std::vector<std::shared_ptr<RequestCore>> running_;  // in the order in which they started
   std::vector<SequenceView> views_;                    // of running_
   std::vector<Slice> step_;
-  int64_t reserved_pages_ = 0;       // of running requests, at their longest
+  int64_t reserved_pages_ = 0;  // of running requests, at their longest
   uint64_t seen_cancels_ = 0;
-  int64_t next_deadline_ns_ = parallel::kNoDeadline;  // no waiting or running request is late before this
+  // No waiting or running request is late before this.
+  int64_t next_deadline_ns_ = parallel::kNoDeadline;
 };
 
 }  // namespace lmn::engine

@@ -55,16 +55,19 @@ KvCache::~KvCache() {
 Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtype, int64_t tokens,
                                 memory::Ledger& ledger) {
   if (dtype != DType::kF16 && dtype != DType::kF32) {
-    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16 or f32", info(dtype).name.data());
+    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16 or f32",
+                 info(dtype).name.data());
   }
   const int64_t pages = kv_pages(tokens);
   int64_t page_bytes = 0, bytes = 0;
-  const bool overflow =
-      __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim, kKvPageTokens * row_bytes(dtype, 1), &page_bytes) ||
-      __builtin_mul_overflow(pages, page_bytes, &bytes) || __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes);
+  const bool overflow = __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim,
+                                               kKvPageTokens * row_bytes(dtype, 1), &page_bytes) ||
+                        __builtin_mul_overflow(pages, page_bytes, &bytes) ||
+                        __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes);
   // A slot (page * page_tokens + offset) is an int32.
   if (overflow || pages > std::numeric_limits<int32_t>::max() / kKvPageTokens) {
-    return error(Code::kInvalidArgument, "kv_tokens is %lld, more than a KV cache can address; lower it",
+    return error(Code::kInvalidArgument,
+                 "kv_tokens is %lld, more than a KV cache can address; lower it",
                  static_cast<long long>(tokens));
   }
   KvCache cache(device, shape, dtype, static_cast<int32_t>(pages));
@@ -72,14 +75,15 @@ Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtyp
   if (bytes == 0) return cache;
   Result<std::byte*> region = device.allocate(static_cast<size_t>(bytes));
   if (!region.ok()) {
-    return std::move(region).status().with_context("KV cache of " + std::to_string(tokens) + " tokens, " +
-                                                   std::to_string(bytes) +
+    return std::move(region).status().with_context("KV cache of " + std::to_string(tokens) +
+                                                   " tokens, " + std::to_string(bytes) +
                                                    " bytes (lower kv_tokens or context_tokens)");
   }
   cache.region_ = *region;
   cache.bytes_ = bytes;
   cache.ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kKv, bytes);
-  const int64_t array_bytes = pages * page_bytes;  // a multiple of 64: kKvPageTokens elements of two bytes are 64
+  const int64_t array_bytes =
+      pages * page_bytes;  // a multiple of 64: kKvPageTokens elements of two bytes are 64
   for (size_t layer = 0; layer < cache.layers_.size(); ++layer) {
     cache.layers_[layer].k = cache.region_ + static_cast<int64_t>(2 * layer) * array_bytes;
     cache.layers_[layer].v = cache.layers_[layer].k + array_bytes;
@@ -91,8 +95,10 @@ Status KvCache::scrub(int32_t page) {
   if (layers_.empty()) return {};
   const std::vector<std::byte> zeros(static_cast<size_t>(page_bytes_));
   for (const KvLayerMemory& layer : layers_) {
-    LMN_RETURN_IF_ERROR(device_->copy_from_host(layer.k + page * page_bytes_, zeros.data(), zeros.size()));
-    LMN_RETURN_IF_ERROR(device_->copy_from_host(layer.v + page * page_bytes_, zeros.data(), zeros.size()));
+    LMN_RETURN_IF_ERROR(
+        device_->copy_from_host(layer.k + page * page_bytes_, zeros.data(), zeros.size()));
+    LMN_RETURN_IF_ERROR(
+        device_->copy_from_host(layer.v + page * page_bytes_, zeros.data(), zeros.size()));
   }
   return {};
 }

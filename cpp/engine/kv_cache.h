@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KvCache: one region of device memory for the keys and values of all sequences, cut into pages of kKvPageTokens tokens.
-// A page holds the same tokens of every layer; its number is its place in every layer's array (layout: ops::KvLayer).
-// PageAllocator hands out page numbers with reference counts and knows nothing of memory or of sequences.
-// Both belong to the engine thread.
+// KvCache: one region of device memory for the keys and values of all sequences, cut into pages of
+// kKvPageTokens tokens. A page holds the same tokens of every layer; its number is its place in
+// every layer's array (layout: ops::KvLayer). PageAllocator hands out page numbers with reference
+// counts and knows nothing of memory or of sequences. Both belong to the engine thread.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,25 @@
 
 namespace lmn::engine {
 
-// 32 tokens of one key dimension in f16 are 64 bytes: exactly one cache line, two AVX2 or one AVX-512 register pair, so an
-// attention kernel wastes no part of a line. 64 would double what the last page of a sequence leaves unused (half a page
-// on average) and coarsen what a shared prefix can match; 16 would leave half of every line to the neighbouring dimension.
+// 32 tokens of one key dimension in f16 are 64 bytes: exactly one cache line, two AVX2 or one
+// AVX-512 register pair, so an attention kernel wastes no part of a line. 64 would double what the
+// last page of a sequence leaves unused (half a page on average) and coarsen what a shared prefix
+// can match; 16 would leave half of every line to the neighbouring dimension.
 inline constexpr int32_t kKvPageTokens = 32;
 
 // Pages that hold so many tokens.
-inline constexpr int64_t kv_pages(int64_t tokens) { return (tokens + kKvPageTokens - 1) / kKvPageTokens; }
+inline constexpr int64_t kv_pages(int64_t tokens) {
+  return (tokens + kKvPageTokens - 1) / kKvPageTokens;
+}
 
 class PageAllocator {
  public:
   explicit PageAllocator(int32_t pages);
 
-  int32_t allocate();              // a page with one reference, or -1 when none is free; lowest number first at the start
-  void retain(int32_t page);       // one more reference
-  bool release(int32_t page);      // one less; true when that was the last one
+  // A page with one reference, or -1 when none is free. Lowest number first at the start.
+  int32_t allocate();
+  void retain(int32_t page);   // one more reference
+  bool release(int32_t page);  // one less; true when that was the last one
   int32_t references(int32_t page) const { return references_[static_cast<size_t>(page)]; }
   int32_t total() const { return static_cast<int32_t>(references_.size()); }
   int32_t free() const { return static_cast<int32_t>(free_.size()); }
@@ -40,12 +44,13 @@ class PageAllocator {
 
  private:
   std::vector<int32_t> references_;  // per page; 0: free
-  std::vector<int32_t> free_;        // a stack: the page freed last, still warm, is the next one out
+  std::vector<int32_t> free_;  // a stack: the page freed last, still warm, is the next one out
 };
 
 class KvCache {
  public:
-  // OUT_OF_MEMORY names the size and the option that lowers it. A shape without layers takes no memory.
+  // OUT_OF_MEMORY names the size and the option that lowers it. A shape without layers takes no
+  // memory.
   static Result<KvCache> create(Device& device, const KvShape& shape, DType dtype, int64_t tokens,
                                 memory::Ledger& ledger);
   KvCache(KvCache&& other) noexcept;
@@ -57,8 +62,9 @@ class KvCache {
   KvBinding binding() const { return {layers_, dtype_, kKvPageTokens}; }
   int64_t bytes() const { return bytes_; }
 
-  // Writes zeros over a page. A page that held NaN or infinity must not be handed out as it is: kernels read whole pages
-  // and weigh what lies behind a sequence's end with zero, and zero times NaN is NaN.
+  // Writes zeros over a page. A page that held NaN or infinity must not be handed out as it is:
+  // kernels read whole pages and weigh what lies behind a sequence's end with zero, and zero times
+  // NaN is NaN.
   Status scrub(int32_t page);
 
  private:

@@ -11,8 +11,8 @@
 namespace lmn::engine {
 namespace {
 
-// Vectors of the baseline instruction set (SSE2, NEON), by the compilers' vector extension: the same operations lane by
-// lane on every machine, so the results are the same too.
+// Vectors of the baseline instruction set (SSE2, NEON), by the compilers' vector extension: the
+// same operations lane by lane on every machine, so the results are the same too.
 using Floats = float __attribute__((vector_size(16)));
 using Ints = int32_t __attribute__((vector_size(16)));
 constexpr int kLanes = 4;
@@ -27,14 +27,15 @@ Ints as_ints(Floats value) { return std::bit_cast<Ints>(value); }
 Floats as_floats(Ints value) { return std::bit_cast<Floats>(value); }
 Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
-// exp(x) for x <= 0: x = n ln2 + r with |r| <= ln2 / 2, exp(r) by its Taylor series to r^7 (the rest is below 6e-9, an
-// eighth of a float's last place), times 2^n by its exponent bits.
+// exp(x) for x <= 0: x = n ln2 + r with |r| <= ln2 / 2, exp(r) by its Taylor series to r^7 (the
+// rest is below 6e-9, an eighth of a float's last place), times 2^n by its exponent bits.
 constexpr float kLowest = -87.0F;  // exp(-87) = 1.6e-38 is still a normal float
 constexpr float kLog2e = 1.44269504F;
 constexpr float kLn2High = 0.693359375F;  // nine bits: n * kLn2High is exact
 constexpr float kLn2Low = -2.12194440e-4F;
-constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-constexpr float kTaylor[] = {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F};
+constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the low bits
+constexpr float kTaylor[] = {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24,
+                             1.0F / 6,    0.5F,       1.0F,       1.0F};
 
 Floats exp_weights(Floats x) {
   const Floats inside = x > all(kLowest) ? x : all(kLowest);
@@ -75,7 +76,8 @@ int32_t first_non_finite(std::span<const float> row) {
   Ints any{};
   size_t i = 0;
   const Ints exponent = {kExponent, kExponent, kExponent, kExponent};
-  for (; i + kLanes <= row.size(); i += kLanes) any |= (as_ints(load(&row[i])) & exponent) == exponent;
+  for (; i + kLanes <= row.size(); i += kLanes)
+    any |= (as_ints(load(&row[i])) & exponent) == exponent;
   const bool in_tail = std::any_of(row.begin() + static_cast<ptrdiff_t>(i), row.end(), bad);
   if ((any[0] | any[1] | any[2] | any[3]) == 0 && !in_tail) return -1;
   return static_cast<int32_t>(std::find_if(row.begin(), row.end(), bad) - row.begin());
@@ -105,7 +107,8 @@ int32_t index_of(std::span<const float> row, std::span<const float> block_max, f
   return static_cast<int32_t>(i);
 }
 
-double sum_weights(std::span<const float> row, float max, float temperature, std::span<double> block_sum) {
+double sum_weights(std::span<const float> row, float max, float temperature,
+                   std::span<double> block_sum) {
   double total = 0;
   BlockWeights weights;
   const auto blocks = static_cast<size_t>(row_blocks(static_cast<int32_t>(row.size())));
@@ -115,7 +118,8 @@ double sum_weights(std::span<const float> row, float max, float temperature, std
     Floats lanes{};
     int i = 0;
     for (; i + kLanes <= count; i += kLanes) lanes += load(weights.w + i);
-    double sum = (static_cast<double>(lanes[0]) + lanes[1]) + (static_cast<double>(lanes[2]) + lanes[3]);
+    double sum =
+        (static_cast<double>(lanes[0]) + lanes[1]) + (static_cast<double>(lanes[2]) + lanes[3]);
     for (; i < count; ++i) sum += weights.w[i];
     if (!block_sum.empty()) block_sum[block] = sum;
     total += sum;
@@ -150,13 +154,15 @@ double weigh(std::span<Candidate> candidates, float max, float temperature) {
 
 Candidate kth_likeliest(std::span<const float> row, std::span<const float> block_max, int32_t k,
                         std::vector<Candidate>& scratch, std::vector<float>& float_scratch) {
-  // Each of the k blocks with the largest maxima holds a value that large, so the k-th largest value is at least the k-th
-  // largest maximum: only what reaches that can be among the k likeliest.
+  // Each of the k blocks with the largest maxima holds a value that large, so the k-th largest
+  // value is at least the k-th largest maximum: only what reaches that can be among the k
+  // likeliest.
   Candidate bound = kLastOfAll;
   const auto rank = static_cast<size_t>(k - 1);
   if (rank < block_max.size()) {
     float_scratch.assign(block_max.begin(), block_max.end());
-    std::nth_element(float_scratch.begin(), float_scratch.begin() + (k - 1), float_scratch.end(), std::greater<>());
+    std::nth_element(float_scratch.begin(), float_scratch.begin() + (k - 1), float_scratch.end(),
+                     std::greater<>());
     bound.logit = std::max(bound.logit, float_scratch[rank]);
   }
   scratch.clear();
@@ -167,8 +173,9 @@ Candidate kth_likeliest(std::span<const float> row, std::span<const float> block
 }
 
 Candidate nucleus_end(std::span<Candidate> candidates, double mass) {
-  // Sorts as little as the answer needs: candidates go into buckets by logit, and only the bucket in which the mass is reached
-  // is looked at again. The likeliest candidate is in the first bucket and the least likely in the last, so it shrinks.
+  // Sorts as little as the answer needs: candidates go into buckets by logit, and only the bucket
+  // in which the mass is reached is looked at again. The likeliest candidate is in the first bucket
+  // and the least likely in the last, so it shrinks.
   constexpr size_t kBuckets = 256, kSortBelow = 64;
   const auto logits = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
   double inside = 0;  // mass of those that are likelier than all of `candidates`
@@ -176,7 +183,9 @@ Candidate nucleus_end(std::span<Candidate> candidates, double mass) {
     const auto [low, high] = std::minmax_element(candidates.begin(), candidates.end(), logits);
     const double top = high->logit, range = top - low->logit;
     if (range == 0 || candidates.size() <= kSortBelow) break;
-    const auto bucket = [&](const Candidate& c) { return static_cast<size_t>((top - c.logit) / range * (kBuckets - 1)); };
+    const auto bucket = [&](const Candidate& c) {
+      return static_cast<size_t>((top - c.logit) / range * (kBuckets - 1));
+    };
     double sums[kBuckets] = {};
     for (const Candidate& c : candidates) sums[bucket(c)] += c.weight;
     size_t reached = 0;

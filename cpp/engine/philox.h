@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a block of random
-// bits as a pure function of key and counter. A token's draw depends on the request's seed and the token's index and on
-// nothing else: no state to carry, so neither batch, nor threads, nor a recomputed sequence can change it.
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011): a block of random bits as a pure function of key and counter. A token's draw depends on
+// the request's seed and the token's index and on nothing else: no state to carry, so neither
+// batch, nor threads, nor a recomputed sequence can change it.
 #pragma once
 
 #include <array>
@@ -10,7 +11,8 @@
 
 namespace lmn::engine {
 
-inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                          std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * counter[0];
     const uint64_t b = uint64_t{0xCD9E8D57} * counter[2];

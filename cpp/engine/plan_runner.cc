@@ -13,7 +13,9 @@ class PlanRunner final : public StepRunner {
       : plan_(std::move(plan)), limits_(limits), inputs_(inputs) {}
 
   StepLimits limits() const override { return limits_; }
-  KvShape kv_shape() const override { return {plan_->kv_layers(), plan_->kv_heads(), plan_->head_dim()}; }
+  KvShape kv_shape() const override {
+    return {plan_->kv_layers(), plan_->kv_heads(), plan_->head_dim()};
+  }
   StepInputs inputs() override { return inputs_; }
 
   Status bind_kv(const KvBinding& kv) override {
@@ -47,7 +49,8 @@ class PlanRunner final : public StepRunner {
 
 }  // namespace
 
-Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan, const StepLimits& limits) {
+Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
+                                                     const StepLimits& limits) {
   StepInputs inputs;
   const std::pair<const char*, int32_t**> names[] = {
       {"token_ids", &inputs.token_ids},           {"positions", &inputs.positions},
@@ -56,9 +59,11 @@ Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan>
   };
   for (const auto& [name, pointer] : names) {
     *pointer = plan->input<int32_t>(name);
-    if (*pointer == nullptr) return error(Code::kInvalidArgument, "plan has no int32 input \"%s\"", name);
+    if (*pointer == nullptr)
+      return error(Code::kInvalidArgument, "plan has no int32 input \"%s\"", name);
   }
-  if (plan->output("logits") == nullptr) return error(Code::kInvalidArgument, "plan has no output \"logits\"");
+  if (plan->output("logits") == nullptr)
+    return error(Code::kInvalidArgument, "plan has no output \"logits\"");
   return std::unique_ptr<StepRunner>(std::make_unique<PlanRunner>(std::move(plan), limits, inputs));
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PlanRunner: a StepRunner over a Plan whose graph has the inputs token_ids, positions, sequence_index, kv_slots,
-// block_tables and output_rows, the symbols tokens, sequences and outputs, and the output logits (models/ builds such).
+// PlanRunner: a StepRunner over a Plan whose graph has the inputs token_ids, positions,
+// sequence_index, kv_slots, block_tables and output_rows, the symbols tokens, sequences and
+// outputs, and the output logits (models/ builds such).
 #pragma once
 
 #include <memory>
@@ -12,9 +13,10 @@
 
 namespace lmn::engine {
 
-// `limits` are the bounds the plan was built with: tokens = max_tokens, sequences = max_sequences, outputs = max_outputs,
-// table_stride = max_pages_per_sequence (kv_pages() of the context length), vocab_size = columns of the logits.
-// INVALID_ARGUMENT names an input or output the plan lacks.
-Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan, const StepLimits& limits);
+// `limits` are the bounds the plan was built with: tokens = max_tokens, sequences = max_sequences,
+// outputs = max_outputs, table_stride = max_pages_per_sequence (kv_pages() of the context length),
+// vocab_size = columns of the logits. INVALID_ARGUMENT names an input or output the plan lacks.
+Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
+                                                     const StepLimits& limits);
 
 }  // namespace lmn::engine

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Request: a caller's handle on one piece of work: generate tokens after a prompt, or score given tokens. Every method may
-// be called from any thread at any time, none waits for the engine beyond its time-out, and none keeps the engine alive:
-// after the engine is gone, what was delivered can still be read.
+// Request: a caller's handle on one piece of work: generate tokens after a prompt, or score given
+// tokens. Every method may be called from any thread at any time, none waits for the engine beyond
+// its time-out, and none keeps the engine alive: after the engine is gone, what was delivered can
+// still be read.
 //
-// States: submitted -> waiting -> running -> finished | cancelled | failed. README.md is the contract.
+// States: submitted -> waiting -> running -> finished | cancelled | failed. README.md is the
+// contract.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +41,10 @@ enum class FinishReason : int32_t {
   kEos = 1,        // the model's own end-of-generation token
   kStopToken = 2,  // one of stop_token_ids
   kStopString = 3,
-  kLength = 4,     // max_tokens, or the end of the context; for a score: all tokens scored
+  kLength = 4,  // max_tokens, or the end of the context; for a score: all tokens scored
   kCancelled = 5,
   kError = 6,
-  kDeadline = 7,   // RequestOptions::deadline_ns passed; ends like a cancel, what was delivered stays
+  kDeadline = 7,  // deadline_ns passed
 };
 // The OpenAI-style word: "stop", "length", "cancelled", "error", "deadline"; "" for kNone.
 std::string_view name(FinishReason reason);
@@ -53,21 +55,26 @@ inline constexpr int32_t kMaxPriority = 2;
 
 struct RequestOptions {
   RequestKind kind = RequestKind::kGenerate;
-  std::vector<int32_t> prompt;          // token ids; at least one
-  int32_t max_tokens = 0;               // generated tokens at most; 0: until the context ends
+  std::vector<int32_t> prompt;  // token ids; at least one
+  int32_t max_tokens = 0;       // generated tokens at most; 0: until the context ends
   int32_t priority = 0;
   SamplingParams sampling;
-  std::vector<int32_t> stop_token_ids;  // ends after such a token; it is in token_ids and not in text
-  std::vector<std::string> stop;        // ends where any of these strings is complete in the text; they are not in text
-  bool ignore_eos = false;              // go on after end-of-generation tokens
-  bool skip_special = true;             // control tokens give no text
-  bool text = true;                     // decode to text; without a tokenizer there is none
-  int32_t prefill_chunk_tokens = 0;     // prompt tokens in one step at most, below the engine's own; 0: the engine's
-  int64_t deadline_ns = 0;              // from submit: then the request ends with kDeadline, seen within one step; 0: none
+  bool ignore_eos = false;   // go on after end-of-generation tokens
+  bool skip_special = true;  // control tokens give no text
+  bool text = true;          // decode to text; without a tokenizer there is none
+  // Ends after such a token, which is in token_ids and not in text. So is an end-of-generation one.
+  std::vector<int32_t> stop_token_ids;
+  // Ends where any of these strings is complete in the text; it is not in text.
+  std::vector<std::string> stop;
+  // Prompt tokens in one step at most, below the engine's own. 0: the engine's.
+  int32_t prefill_chunk_tokens = 0;
+  // From submit: then the request ends with kDeadline, seen within one step. 0: none.
+  int64_t deadline_ns = 0;
 
-  // Raw logits, float32 [rows, vocab_size], in the caller's memory. A score needs one row per prompt token: row i holds
-  // the logits after token i. A generation may give max_tokens rows (max_tokens > 0): row i holds the logits that token i
-  // was drawn from. The memory must outlive the handle: dropping the handle waits until the engine has let go (a step).
+  // Raw logits, float32 [rows, vocab_size], in the caller's memory. A score needs one row per
+  // prompt token: row i holds the logits after token i. A generation may give max_tokens rows
+  // (max_tokens > 0): row i holds the logits that token i was drawn from. The memory must outlive
+  // the handle: dropping the handle waits until the engine has let go (a step).
   float* logits = nullptr;
   int64_t logits_rows = 0;
 };
@@ -80,12 +87,14 @@ struct TopLogprob {
 // News of a request since the last next(). The views stay valid as long as the handle.
 struct Chunk {
   std::span<const int32_t> token_ids;
-  std::string_view text;  // whole UTF-8 characters; lags behind token_ids while a character or a stop string may be open
-  std::span<const float> logprobs;            // per token, when asked for
-  std::span<const TopLogprob> top_logprobs;   // [tokens, sampling.logprobs], likeliest first
-  const float* logits = nullptr;              // [tokens, vocab_size], when asked for
+  // Whole UTF-8 characters. Lags behind token_ids while a character or a stop string may be open.
+  std::string_view text;
+  std::span<const float> logprobs;                   // per token, when asked for
+  std::span<const TopLogprob> top_logprobs;          // [tokens, sampling.logprobs], likeliest first
+  const float* logits = nullptr;                     // [tokens, vocab_size], when asked for
   FinishReason finish_reason = FinishReason::kNone;  // set in the last chunk, and in any after it
-  int32_t stop_index = -1;  // kStopString: index in stop. kStopToken: index in stop_token_ids. Set with finish_reason
+  // With finish_reason. kStopString: index in stop. kStopToken: index in stop_token_ids.
+  int32_t stop_index = -1;
 };
 
 struct RequestStats {
@@ -109,13 +118,15 @@ class Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes it. After the last chunk, which
-  // has a finish_reason, come empty chunks with the same one. TIMEOUT: nothing yet. A failed request gives what it had,
-  // with finish_reason kNone, and then its failure as the status. CLOSED in a forked child. When several threads call at
-  // once, each token goes to one of them.
+  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes it.
+  // After the last chunk, which has a finish_reason, come empty chunks with the same one. TIMEOUT:
+  // nothing yet. A failed request gives what it had, with finish_reason kNone, and then its failure
+  // as the status. CLOSED in a forked child. When several threads call at once, each token goes to
+  // one of them.
   Status next(int64_t timeout_ns, Chunk* chunk);
 
-  // Waits for the end without taking news: OK when finished or cancelled, TIMEOUT, CLOSED, or the request's failure.
+  // Waits for the end without taking news: OK when finished or cancelled, TIMEOUT, CLOSED, or the
+  // request's failure.
   Status wait(int64_t timeout_ns);
 
   void cancel();  // seen within one step; no effect on a request that has ended

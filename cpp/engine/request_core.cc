@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kTextBytesPerToken = 8;
 constexpr int64_t kMinTextBytes = 256;
 
-// A client spins this long before it sleeps: longer would take a CPU from the team that computes what it waits for.
+// A client spins this long before it sleeps: longer would take a CPU from the team that computes
+// what it waits for.
 constexpr int64_t kClientSpinNs = 5'000;
 
 }  // namespace
@@ -28,7 +29,8 @@ RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)), pid_(getpid())
   const int32_t top = std::max(fixed_.options.sampling.logprobs, 0);
   size_t bytes = sizeof(RequestCore) + total * sizeof(int32_t);
 
-  tokens_.reset(new int32_t[total]);  // not zeroed: pages of a long request are touched when they are needed
+  // Not zeroed: pages of a long request are touched when they are needed.
+  tokens_.reset(new int32_t[total]);
   std::copy(fixed_.options.prompt.begin(), fixed_.options.prompt.end(), tokens_.get());
   if (fixed_.options.sampling.logprobs >= 0) {
     logprobs_.reset(new float[max_tokens]);
@@ -39,7 +41,8 @@ RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)), pid_(getpid())
   sequence.pages.reserve(static_cast<size_t>(sequence.max_pages));
   bytes += sequence.pages.capacity() * sizeof(int32_t);
   if (fixed_.decode) {
-    const int64_t text_bytes = std::min<int64_t>(kMinTextBytes + kTextBytesPerToken * fixed_.max_tokens, UINT32_MAX / 2);
+    const int64_t text_bytes =
+        std::min<int64_t>(kMinTextBytes + kTextBytesPerToken * fixed_.max_tokens, UINT32_MAX / 2);
     if (!text_.reserve(static_cast<uint32_t>(text_bytes))) throw std::bad_alloc();
     bytes += static_cast<size_t>(text_bytes);
     text::DecodeOptions how;
@@ -48,13 +51,21 @@ RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)), pid_(getpid())
     sequence.decoder.emplace(*fixed_.tokenizer, how);
     sequence.matcher = fixed_.stops;
   }
-  ledger_ = memory::LedgerEntry(fixed_.signals->ledger.get(), memory::Owner::kRequests, static_cast<int64_t>(bytes));
+  ledger_ = memory::LedgerEntry(fixed_.signals->ledger.get(), memory::Owner::kRequests,
+                                static_cast<int64_t>(bytes));
 }
 
-// --- client side ----------------------------------------------------------------------------------------------------------
+// --- client side -------------------------------------------------------------------------------
+
+Status RequestCore::check_process() const {
+  if (getpid() == pid_) return {};
+  return error(Code::kClosed,
+               "the request was inherited through fork from process %d, where its engine runs",
+               static_cast<int>(pid_));
+}
 
 Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
-  if (getpid() != pid_) return error(Code::kClosed, "the request was inherited through fork; its engine is in the parent");
+  LMN_RETURN_IF_ERROR(check_process());
   *chunk = {};
   const int64_t deadline = parallel::deadline_after(timeout_ns);
   for (;;) {
@@ -65,7 +76,8 @@ Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
     uint64_t from = taken_.load(std::memory_order_relaxed);
     if (from != published) {
       const auto text = text_.view(static_cast<uint32_t>(from), static_cast<uint32_t>(published));
-      const uint64_t to = pack(static_cast<uint32_t>(published >> 32), static_cast<uint32_t>(from + text.size()));
+      const uint64_t to =
+          pack(static_cast<uint32_t>(published >> 32), static_cast<uint32_t>(from + text.size()));
       if (!taken_.compare_exchange_strong(from, to, std::memory_order_relaxed)) continue;
       fill_chunk(from, to, chunk);
       if (ended && to == published && failure_.ok()) {
@@ -81,7 +93,8 @@ Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
       return {};
     }
     if (events_.wait(seen, timeout_ns == 0 ? 0 : kClientSpinNs, deadline) == seen) {
-      return error(Code::kTimeout, "request %llu has no news yet", static_cast<unsigned long long>(fixed_.id));
+      return error(Code::kTimeout, "request %llu has no news yet",
+                   static_cast<unsigned long long>(fixed_.id));
     }
   }
 }
@@ -101,13 +114,14 @@ void RequestCore::fill_chunk(uint64_t from, uint64_t to, Chunk* chunk) const {
 }
 
 Status RequestCore::wait(int64_t timeout_ns) {
-  if (getpid() != pid_) return error(Code::kClosed, "the request was inherited through fork; its engine is in the parent");
+  LMN_RETURN_IF_ERROR(check_process());
   const int64_t deadline = parallel::deadline_after(timeout_ns);
   for (;;) {
     const uint32_t seen = events_.value();
     if (is_terminal(state_.load(std::memory_order_acquire))) return failure_;
     if (events_.wait(seen, timeout_ns == 0 ? 0 : kClientSpinNs, deadline) == seen) {
-      return error(Code::kTimeout, "request %llu has not ended yet", static_cast<unsigned long long>(fixed_.id));
+      return error(Code::kTimeout, "request %llu has not ended yet",
+                   static_cast<unsigned long long>(fixed_.id));
     }
   }
 }
@@ -136,7 +150,7 @@ RequestStats RequestCore::stats() const {
   return out;
 }
 
-// --- engine side ----------------------------------------------------------------------------------------------------------
+// --- engine side -------------------------------------------------------------------------------
 
 std::span<TopLogprob> RequestCore::next_top_logprobs() {
   if (top_ == nullptr) return {};
@@ -163,7 +177,8 @@ void RequestCore::end(RequestState state, FinishReason reason, int32_t stop_inde
   failure_ = std::move(failure);
   end_ns_.store(parallel::now_ns(), std::memory_order_relaxed);
   progress_.store(pack(static_cast<uint32_t>(generated_), text_.size()), std::memory_order_release);
-  state_.store(state, std::memory_order_release);  // pairs with the acquire loads in next, wait and stats
+  // Pairs with the acquire loads in next, wait and stats.
+  state_.store(state, std::memory_order_release);
   events_.advance();
 }
 

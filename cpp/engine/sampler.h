@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sampler: one row of logits to one token. A pure function of logits, parameters, seed and history, so the same request
-// gives the same tokens in any batch. Scratch is allocated once; choose() allocates nothing.
+// Sampler: one row of logits to one token. A pure function of logits, parameters, seed and history,
+// so the same request gives the same tokens in any batch. Scratch is allocated once; choose()
+// allocates nothing.
 //
 // The fields of SamplingParams act in this order:
 //   1. logit_bias is added.
-//   2. repetition_penalty, on tokens of the window: positive logits are divided by it, others multiplied (Keskar et al.,
-//      CTRL, 2019).
-//   3. presence_penalty and frequency_penalty * count are subtracted from tokens of the generated part of the window.
-//      (The window is the last penalty_last_n tokens of prompt and output.)
+//   2. repetition_penalty, on tokens of the window: positive logits are divided by it, others
+//      multiplied (Keskar et al., CTRL, 2019).
+//   3. presence_penalty, and frequency_penalty times the count, are subtracted from tokens of the
+//      generated part of the window, which is the last penalty_last_n tokens of prompt and output.
 //   4. temperature 0: the largest logit, the lowest id among equals. Nothing below applies.
 //   5. logits are divided by the temperature;
 //   6. top_k;
 //   7. top_p, of the probabilities renormalised after top_k;
 //   8. min_p, relative to the likeliest token;
-//   9. the draw: the cumulative distribution over the kept tokens, by ascending id, inverted at uniform(seed, index of the
-//      generated token) (philox.h).
-// Equal logits are ordered by ascending id. Logprobs are those of the model: log softmax of the logits before step 1.
+//   9. the draw: the cumulative distribution over the kept tokens, by ascending id, inverted at
+//      uniform(seed, index of the generated token) (philox.h).
+// Equal logits are ordered by ascending id. Logprobs are those of the model: log softmax of the
+// logits before step 1.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +43,9 @@ class Sampler {
     uint64_t seed = 0;
   };
   struct Choice {
-    int32_t token_id = -1;  // -1: bias and penalties leave no token
+    int32_t token_id = -1;    // -1: bias and penalties leave no token
     int32_t non_finite = -1;  // index of a NaN or infinity in the logits: nothing was chosen
-    float logprob = 0;      // when params.logprobs >= 0
+    float logprob = 0;        // when params.logprobs >= 0
   };
   // Fills `top` [params.logprobs], likeliest first, when params.logprobs > 0.
   Choice choose(const SamplingParams& params, const Input& input, std::span<TopLogprob> top);
@@ -51,17 +53,19 @@ class Sampler {
  private:
   std::span<const float> adjusted(const SamplingParams& params, const Input& input);
   void penalize(const SamplingParams& params, const Input& input);
-  void fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob, std::span<TopLogprob> top);
+  void fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
+                     std::span<TopLogprob> top);
   int32_t draw(const SamplingParams& params, std::span<const float> row, float max, double u);
   int32_t draw_from_all(std::span<const float> row, float max, float temperature, double u);
   // The last token top_k and top_p keep.
   Candidate cutoff(const SamplingParams& params, std::span<const float> row, float max);
 
-  std::vector<float> row_;             // logits after steps 1 to 3 [vocab_size]
-  std::vector<float> block_max_;       // of the row in use
+  std::vector<float> row_;        // logits after steps 1 to 3 [vocab_size]
+  std::vector<float> block_max_;  // of the row in use
   std::vector<double> block_sum_;
   std::vector<float> float_scratch_;
-  std::vector<uint32_t> marks_;        // [vocab_size], zero between calls: kSeen, and occurrences in the output
+  std::vector<uint32_t>
+      marks_;  // [vocab_size], zero between calls: kSeen, and occurrences in the output
   std::vector<Candidate> candidates_;  // capacity vocab_size
   memory::LedgerEntry ledger_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SamplingParams: how a token is chosen, as plain data, with its validation. The order in which the fields act is the
-// contract of sampler.h.
+// SamplingParams: how a token is chosen, as plain data, with its validation. The order in which the
+// fields act is the contract of sampler.h.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,26 @@ struct LogitBias {
 };
 
 struct SamplingParams {
-  float temperature = 1;         // [0, 100]; 0: greedy (the highest logit, the lowest id among equals)
-  int32_t top_k = 0;             // >= 0; keep the k likeliest; 0: all
-  float top_p = 1;               // (0, 1]; keep the smallest set of likeliest tokens that holds this much probability
-  float min_p = 0;               // [0, 1]; keep tokens at least this fraction as likely as the likeliest
-  float repetition_penalty = 1;  // > 0; positive logits of tokens in prompt and output are divided by it, others multiplied
-  float presence_penalty = 0;    // [-100, 100]; subtracted once from tokens in the output
-  float frequency_penalty = 0;   // [-100, 100]; subtracted per occurrence in the output
-  int32_t penalty_last_n = 0;    // >= 0; the penalties look at this many last tokens; 0: all
-  std::optional<uint64_t> seed;  // same seed, same tokens; absent: from the system's entropy, reported in RequestStats
-  int32_t logprobs = -1;         // -1: none; n >= 0: of the chosen token, and of the n likeliest; at most kMaxTopLogprobs
+  // [0, 100]. 0: greedy (the highest logit, the lowest id among equals).
+  float temperature = 1;
+  // >= 0. Keeps the k likeliest; 0: all.
+  int32_t top_k = 0;
+  // (0, 1]. Keeps the smallest set of likeliest tokens that holds this much probability.
+  float top_p = 1;
+  // [0, 1]. Keeps tokens at least this fraction as likely as the likeliest.
+  float min_p = 0;
+  // > 0. Positive logits of tokens in prompt and output are divided by it, others multiplied.
+  float repetition_penalty = 1;
+  // [-100, 100]. Subtracted once from the logit of tokens in the output.
+  float presence_penalty = 0;
+  // [-100, 100]. Subtracted once per occurrence in the output.
+  float frequency_penalty = 0;
+  // >= 0. The penalties look at this many last tokens; 0: all.
+  int32_t penalty_last_n = 0;
+  // Same seed, same tokens. Absent: from the system's entropy, and reported in RequestStats.
+  std::optional<uint64_t> seed;
+  // -1: none. n >= 0: of the chosen token, and of the n likeliest; at most kMaxTopLogprobs.
+  int32_t logprobs = -1;
   std::vector<LogitBias> logit_bias;
 };
 

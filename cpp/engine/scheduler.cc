@@ -5,7 +5,8 @@
 
 namespace lmn::engine {
 
-void schedule(std::span<const SequenceView> running, const StepBudget& budget, std::vector<Slice>& step) {
+void schedule(std::span<const SequenceView> running, const StepBudget& budget,
+              std::vector<Slice>& step) {
   step.clear();
   StepBudget left = budget;
   const auto take = [&](size_t index, int32_t tokens) {
@@ -29,7 +30,8 @@ void schedule(std::span<const SequenceView> running, const StepBudget& budget, s
     if (left.sequences == 0) return;
     int32_t tokens = std::min({needed, s.chunk, left.tokens, left.prefill_tokens});
     if (s.score) tokens = std::min(tokens, left.outputs);
-    if (!s.score && tokens == needed && left.outputs == 0) --tokens;  // its last token waits for a step with room
+    if (!s.score && tokens == needed && left.outputs == 0)
+      --tokens;  // its last token waits for a step with room
     if (tokens == 0) continue;
     take(i, tokens);
     left.prefill_tokens -= tokens;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scheduler: a pure function from the running sequences and a budget to the next step. No clock, no memory, no device.
+// The scheduler: a pure function from the running sequences and a budget to the next step. No
+// clock, no memory, no device.
 //
-// Sequences that need one more token go first, so that a long prompt never holds back running answers; what is left of the
-// budget goes to prompts, in the order in which they started, in chunks.
+// Sequences that need one more token go first, so that a long prompt never holds back running
+// answers; what is left of the budget goes to prompts, in the order in which they started, in
+// chunks.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +28,8 @@ struct StepBudget {
   int32_t outputs = 0;
 };
 
-// Tokens [begin, begin + tokens) of running sequence `sequence`. outputs: 0 (more of the prompt is to come), 1 (the last
-// token's logits), or `tokens` (a score).
+// Tokens [begin, begin + tokens) of running sequence `sequence`. outputs: 0 (more of the prompt is
+// to come), 1 (the last token's logits), or `tokens` (a score).
 struct Slice {
   int32_t sequence = 0;
   int32_t begin = 0;
@@ -35,8 +37,9 @@ struct Slice {
   int32_t outputs = 0;
 };
 
-// Replaces `step`. Allocates nothing when its capacity is budget.sequences. Never empty when something runs and every
-// budget is at least 1.
-void schedule(std::span<const SequenceView> running, const StepBudget& budget, std::vector<Slice>& step);
+// Replaces `step`. Allocates nothing when its capacity is budget.sequences. Never empty when
+// something runs and every budget is at least 1.
+void schedule(std::span<const SequenceView> running, const StepBudget& budget,
+              std::vector<Slice>& step);
 
 }  // namespace lmn::engine

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine thread: take what was submitted, end what was cancelled, start what fits, run one step, deliver; again. It
-// sleeps only where nothing runs (and then nothing waits either: what waits fits an empty engine, see admission.h).
+// The engine thread: take what was submitted, end what was cancelled, start what fits, run one
+// step, deliver; again. It sleeps only where nothing runs (and then nothing waits either: what
+// waits fits an empty engine, see admission.h).
 #include <sched.h>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ void Engine::Impl::loop() {
 
 void Engine::Impl::run_until_closed() {
   for (;;) {
-    const uint32_t seen = signals_->wake.value();  // before everything it announces: submissions, cancels, closing
+    // Before everything that it announces: submissions, cancels, closing.
+    const uint32_t seen = signals_->wake.value();
     if (closed_.load(std::memory_order_seq_cst)) break;
     take_submitted();
     end_cancelled_and_late();
@@ -40,15 +42,21 @@ void Engine::Impl::run_until_closed() {
       step();
     }
   }
-  while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();  // a few instructions of a client, see submit()
+  // A few instructions of a client, see submit().
+  while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
   waiting_.extract([](RequestCore&) { return true; },
-                   [&](std::shared_ptr<RequestCore> request) { end_waiting(*request, FinishReason::kCancelled); });
-  for (const auto& request : running_) end_running(*request, {FinishReason::kCancelled, -1, {}});
+                   [&](std::shared_ptr<RequestCore> request) {
+                     end_waiting(*request, FinishReason::kCancelled);
+                   });
+  for (const auto& request : running_) {
+    end_running(*request, flush_text(*request, {FinishReason::kCancelled, -1, {}}));
+  }
   running_.clear();
 }
 
-// A broken invariant (or no memory at all): this engine computes nothing any more, and says so to everybody.
+// A broken invariant (or no memory at all): this engine computes nothing any more, and says so to
+// everybody.
 void Engine::Impl::break_with(const char* what) noexcept {
   try {
     broken_status_ = error(Code::kInternal, "the engine stopped: %s", what);
@@ -57,7 +65,9 @@ void Engine::Impl::break_with(const char* what) noexcept {
   closed_.store(true, std::memory_order_seq_cst);
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
-  for (auto* counter : {&counters_.queued, &counters_.waiting, &counters_.running}) counter->store(0, std::memory_order_relaxed);
+  for (auto* counter : {&counters_.queued, &counters_.waiting, &counters_.running}) {
+    counter->store(0, std::memory_order_relaxed);
+  }
   const auto end = [&](RequestCore& request) {
     Status failure;
     try {
@@ -67,7 +77,8 @@ void Engine::Impl::break_with(const char* what) noexcept {
     counters_.failed.fetch_add(1, std::memory_order_relaxed);
     request.end(RequestState::kFailed, FinishReason::kError, -1, std::move(failure));
   };
-  waiting_.extract([](RequestCore&) { return true; }, [&](std::shared_ptr<RequestCore> request) { end(*request); });
+  waiting_.extract([](RequestCore&) { return true; },
+                   [&](std::shared_ptr<RequestCore> request) { end(*request); });
   for (const auto& request : running_) {
     if (!request->sequence.ended) end(*request);
   }
@@ -99,8 +110,9 @@ void Engine::Impl::end_cancelled_and_late() {
     if (late) next_deadline_ns_ = std::min(next_deadline_ns_, request.fixed().deadline_ns);
     return FinishReason::kNone;
   };
-  waiting_.extract([&](const RequestCore& request) { return reason(request) != FinishReason::kNone; },
-                   [&](std::shared_ptr<RequestCore> request) { end_waiting(*request, reason(*request)); });
+  waiting_.extract(
+      [&](const RequestCore& request) { return reason(request) != FinishReason::kNone; },
+      [&](std::shared_ptr<RequestCore> request) { end_waiting(*request, reason(*request)); });
   for (const auto& request : running_) {
     const FinishReason why = reason(*request);
     if (why != FinishReason::kNone) end_running(*request, flush_text(*request, {why, -1, {}}));
@@ -108,8 +120,8 @@ void Engine::Impl::end_cancelled_and_late() {
   std::erase_if(running_, [](const auto& request) { return request->sequence.ended; });
 }
 
-// In order of priority and age. A request starts when the pages for its longest outcome are there, so nothing that runs can
-// run out of them.
+// In order of priority and age. A request starts when the pages for its longest outcome are there,
+// so nothing that runs can run out of them.
 void Engine::Impl::start_waiting() {
   while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
     if (reserved_pages_ + waiting_.front()->sequence.max_pages > kv_.pages().total()) return;
@@ -117,7 +129,8 @@ void Engine::Impl::start_waiting() {
     reserved_pages_ += request->sequence.max_pages;
     counters_.waiting.fetch_sub(1, std::memory_order_relaxed);
     counters_.running.fetch_add(1, std::memory_order_relaxed);
-    // release, with the acquire in submit(): who counts this place as free also finds it free in the ring.
+    // release, with the acquire in submit(): who counts this place as free also finds it free in
+    // the ring.
     counters_.queued.fetch_sub(1, std::memory_order_release);
     request->mark_started(parallel::now_ns());
     request->set_state(RequestState::kRunning);
@@ -129,10 +142,14 @@ void Engine::Impl::step() {
   views_.clear();
   for (const auto& request : running_) {
     const int32_t wanted = request->options().prefill_chunk_tokens;
-    const int32_t chunk = wanted > 0 ? std::min(wanted, options_.prefill_chunk_tokens) : options_.prefill_chunk_tokens;
-    views_.push_back({request->known_tokens(), request->sequence.computed, chunk, request->is_score()});
+    const int32_t chunk = wanted > 0 ? std::min(wanted, options_.prefill_chunk_tokens)
+                                     : options_.prefill_chunk_tokens;
+    views_.push_back(
+        {request->known_tokens(), request->sequence.computed, chunk, request->is_score()});
   }
-  schedule(views_, {limits_.tokens, options_.prefill_chunk_tokens, limits_.sequences, limits_.outputs}, step_);
+  schedule(views_,
+           {limits_.tokens, options_.prefill_chunk_tokens, limits_.sequences, limits_.outputs},
+           step_);
   LMN_CHECK(!step_.empty());
   for (const Slice& slice : step_) {
     std::vector<int32_t>& pages = running_[static_cast<size_t>(slice.sequence)]->sequence.pages;
@@ -166,7 +183,8 @@ void Engine::Impl::handle(RequestCore& request, const Slice& slice, const float*
   request.mark_prefilled(prefilled);
   counters_.prompt_tokens.fetch_add(prefilled - before, std::memory_order_relaxed);
   if (slice.outputs == 0) return;
-  Verdict verdict = request.is_score() ? handle_scored(request, slice, logits) : handle_generated(request, logits);
+  Verdict verdict = request.is_score() ? handle_scored(request, slice, logits)
+                                       : handle_generated(request, logits);
   if (verdict.reason != FinishReason::kNone) {
     end_running(request, std::move(verdict));
   } else if (!request.is_score()) {
@@ -180,17 +198,23 @@ Verdict Engine::Impl::handle_generated(RequestCore& request, const float* logits
                              {request.tokens(), static_cast<size_t>(request.known_tokens())},
                              request.prompt_tokens(),
                              request.fixed().seed};
-  const Sampler::Choice choice = sampler_.choose(request.options().sampling, input, request.next_top_logprobs());
+  const Sampler::Choice choice =
+      sampler_.choose(request.options().sampling, input, request.next_top_logprobs());
   if (choice.non_finite >= 0) {
     return {FinishReason::kError, -1,
-            error(Code::kCorrupt, "logit %d of generated token %d is %g: the model's weights or its arithmetic are broken",
-                  choice.non_finite, request.generated_tokens(), static_cast<double>(logits[choice.non_finite]))};
+            error(Code::kCorrupt,
+                  "logit %d of generated token %d is %g: the model's weights or its arithmetic are "
+                  "broken",
+                  choice.non_finite, request.generated_tokens(),
+                  static_cast<double>(logits[choice.non_finite]))};
   }
   if (choice.token_id < 0) {
-    return {FinishReason::kError, -1, error(Code::kInvalidArgument, "logit_bias and penalties leave no token to choose")};
+    return {FinishReason::kError, -1,
+            error(Code::kInvalidArgument, "logit_bias and penalties leave no token to choose")};
   }
   if (request.options().logits != nullptr) {
-    std::copy_n(logits, vocab, request.options().logits + static_cast<size_t>(request.generated_tokens()) * vocab);
+    std::copy_n(logits, vocab,
+                request.options().logits + static_cast<size_t>(request.generated_tokens()) * vocab);
   }
   counters_.generated_tokens.fetch_add(1, std::memory_order_relaxed);
   return deliver(request, choice.token_id, choice.logprob);
@@ -202,11 +226,14 @@ Verdict Engine::Impl::handle_scored(RequestCore& request, const Slice& slice, co
     const float* row = logits + static_cast<size_t>(i) * vocab;
     const int32_t bad = first_non_finite({row, vocab});
     if (bad >= 0) {
-      return {FinishReason::kError, -1,
-              error(Code::kCorrupt, "logit %d after token %d is %g: the model's weights or its arithmetic are broken", bad,
-                    slice.begin + i, static_cast<double>(row[bad]))};
+      return {
+          FinishReason::kError, -1,
+          error(Code::kCorrupt,
+                "logit %d after token %d is %g: the model's weights or its arithmetic are broken",
+                bad, slice.begin + i, static_cast<double>(row[bad]))};
     }
-    std::copy_n(row, vocab, request.options().logits + static_cast<size_t>(slice.begin + i) * vocab);
+    std::copy_n(row, vocab,
+                request.options().logits + static_cast<size_t>(slice.begin + i) * vocab);
   }
   const bool done = request.sequence.computed == request.prompt_tokens();
   return {done ? FinishReason::kLength : FinishReason::kNone, -1, {}};
@@ -215,8 +242,11 @@ Verdict Engine::Impl::handle_scored(RequestCore& request, const Slice& slice, co
 void Engine::Impl::end_waiting(RequestCore& request, FinishReason reason) {
   counters_.waiting.fetch_sub(1, std::memory_order_relaxed);
   counters_.queued.fetch_sub(1, std::memory_order_release);
-  (reason == FinishReason::kCancelled ? counters_.cancelled : counters_.finished).fetch_add(1, std::memory_order_relaxed);
-  request.end(reason == FinishReason::kCancelled ? RequestState::kCancelled : RequestState::kFinished, reason, -1, {});
+  (reason == FinishReason::kCancelled ? counters_.cancelled : counters_.finished)
+      .fetch_add(1, std::memory_order_relaxed);
+  request.end(
+      reason == FinishReason::kCancelled ? RequestState::kCancelled : RequestState::kFinished,
+      reason, -1, {});
 }
 
 // Everything is given back and counted before the client can see the end.
@@ -240,7 +270,8 @@ void Engine::Impl::end_running(RequestCore& request, Verdict verdict) {
 
 void Engine::Impl::release_pages(RequestCore& request, bool scrub) {
   std::vector<int32_t>& pages = request.sequence.pages;
-  for (size_t i = pages.size(); i-- > 0;) {  // so that the first page comes off the free stack first
+  // From the last, so that the first page comes off the free stack first.
+  for (size_t i = pages.size(); i-- > 0;) {
     const bool last = kv_.pages().release(pages[i]);
     if (last && scrub) LMN_CHECK(kv_.scrub(pages[i]).ok());
   }

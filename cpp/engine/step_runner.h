@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepRunner: what the engine needs of a model, and all it knows of one: arrays of a step's tokens in, rows of logits out.
-// plan_runner.h implements it over a Plan; tests and the null model implement it without one.
+// StepRunner: what the engine needs of a model, and all it knows of one: arrays of a step's tokens
+// in, rows of logits out. plan_runner.h implements it over a Plan; tests and the null model
+// implement it without one.
 //
-// A step is structure-of-arrays. The tokens of one sequence are consecutive rows with ascending positions; sequence s of
-// the step has row s of the block tables; output_rows lists the token rows whose logits are wanted, ascending.
-// Contract of exactness (DESIGN section 7): the logits of a token depend on the tokens of its sequence up to it, and on
-// nothing else in the step.
+// A step is structure-of-arrays. The tokens of one sequence are consecutive rows with ascending
+// positions; sequence s of the step has row s of the block tables; output_rows lists the token rows
+// whose logits are wanted, ascending. Contract of exactness (DESIGN section 7): the logits of a
+// token depend on the tokens of its sequence up to it, and on nothing else in the step.
 #pragma once
 
 #include <cstdint>
@@ -68,8 +69,8 @@ class StepRunner {
   virtual StepInputs inputs() = 0;
   // Once, before the first run. The memory outlives the runner's last run.
   virtual Status bind_kv(const KvBinding& kv) = 0;
-  // Runs on the engine thread, which is member 0 of the team. Logits float32 [outputs, vocab_size], valid until the next
-  // run. Allocates nothing in steady state.
+  // Runs on the engine thread, which is member 0 of the team. Logits float32 [outputs, vocab_size],
+  // valid until the next run. Allocates nothing in steady state.
   virtual Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam& team) = 0;
 };
 

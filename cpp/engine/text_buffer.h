@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TextBuffer: append-only text, written by the engine thread and read by clients without a lock. Bytes never move: the
-// buffer is a list of segments, each twice as large as the last, so a view stays valid as long as the buffer. Offsets count
-// the bytes of the text; a piece that does not fit goes to the next segment as a whole.
+// TextBuffer: append-only text, written by the engine thread and read by clients without a lock.
+// Bytes never move: the buffer is a list of segments, each twice as large as the last, so a view
+// stays valid as long as the buffer. Offsets count the bytes of the text; a piece that does not fit
+// goes to the next segment as a whole.
 //
-// The writer appends and then publishes the new size elsewhere (RequestCore::progress_, release); a reader passes offsets up
-// to a size it has read there (acquire). `begins_` may show a segment that is not published yet: its begin is then not below
-// the published size, so a reader does not look into it.
+// The writer appends and then publishes the new size elsewhere (RequestCore::progress_, release); a
+// reader passes offsets up to a size it has read there (acquire). `begins_` may show a segment that
+// is not published yet: its begin is then not below the published size, so a reader does not look
+// into it.
 #pragma once
 
 #include <array>
@@ -27,7 +29,9 @@ class TextBuffer {
   // Writer. False: no memory; the text is unchanged.
   bool append(std::string_view piece) {
     if (piece.empty()) return true;
-    if (piece.size() > room_ && !add_segment(piece.size() > 2 * last_bytes_ ? piece.size() : 2 * last_bytes_)) return false;
+    if (piece.size() > room_ &&
+        !add_segment(piece.size() > 2 * last_bytes_ ? piece.size() : 2 * last_bytes_))
+      return false;
     std::memcpy(end_, piece.data(), piece.size());
     end_ += piece.size();
     room_ -= piece.size();
@@ -41,7 +45,8 @@ class TextBuffer {
     if (begin == end) return {};
     size_t i = 0;
     while (i + 1 < kSegments && begins_[i + 1].load(std::memory_order_relaxed) <= begin) ++i;
-    const uint32_t next = i + 1 < kSegments ? begins_[i + 1].load(std::memory_order_relaxed) : kNone;
+    const uint32_t next =
+        i + 1 < kSegments ? begins_[i + 1].load(std::memory_order_relaxed) : kNone;
     const uint32_t first = begins_[i].load(std::memory_order_relaxed);
     return {segments_[i].get() + (begin - first), (next < end ? next : end) - begin};
   }
@@ -66,11 +71,13 @@ class TextBuffer {
   static std::array<std::atomic<uint32_t>, kSegments> no_segments() {
     return []<size_t... I>(std::index_sequence<I...>) {
       return std::array<std::atomic<uint32_t>, kSegments>{((void)I, kNone)...};
-    }(std::make_index_sequence<kSegments>());
+    }
+    (std::make_index_sequence<kSegments>());
   }
 
   std::array<std::unique_ptr<char[]>, kSegments> segments_;
-  std::array<std::atomic<uint32_t>, kSegments> begins_ = no_segments();  // offset of a segment's first byte
+  // Offset of a segment's first byte.
+  std::array<std::atomic<uint32_t>, kSegments> begins_ = no_segments();
   size_t count_ = 0;
   char* end_ = nullptr;  // of the text, in the last segment
   size_t room_ = 0;      // after it

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WaitingQueue: the requests the engine thread has taken from the ring and not started, by priority and then by age. Linked
-// through the requests themselves, so it allocates nothing. Of the engine thread alone.
+// WaitingQueue: the requests the engine thread has taken from the ring and not started, by priority
+// and then by age. Linked through the requests themselves, so it allocates nothing. Of the engine
+// thread alone.
 #pragma once
 
 #include <array>
@@ -66,7 +67,8 @@ class WaitingQueue {
   };
 
   // `link` holds the request: list.first, or before->next_waiting.
-  std::shared_ptr<RequestCore> unlink(List& list, RequestCore* before, std::shared_ptr<RequestCore>& link) {
+  std::shared_ptr<RequestCore> unlink(List& list, RequestCore* before,
+                                      std::shared_ptr<RequestCore>& link) {
     std::shared_ptr<RequestCore> request = std::move(link);
     link = std::move(request->next_waiting);
     if (list.last == request.get()) list.last = before;

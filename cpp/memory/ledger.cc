@@ -17,7 +17,8 @@ void Ledger::add(Owner owner, int64_t bytes) {
 
 Ledger::Snapshot Ledger::snapshot() const {
   const auto read = [](const Counter& counter) {
-    return Entry{counter.current.load(std::memory_order_relaxed), counter.peak.load(std::memory_order_relaxed)};
+    return Entry{counter.current.load(std::memory_order_relaxed),
+                 counter.peak.load(std::memory_order_relaxed)};
   };
   Snapshot snapshot;
   for (size_t i = 0; i < owners_.size(); ++i) snapshot.owners[i] = read(owners_[i]);

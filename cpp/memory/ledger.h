@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ledger: who holds how many bytes, now and at most. One instance per model or engine, passed to whoever allocates; every
-// add has its subtract, so that a torn-down owner reads zero. Counting only: it allocates nothing and owns no memory.
-// Thread-safe; a snapshot is exact for each owner, and not one moment for all of them together.
+// Ledger: who holds how many bytes, now and at most. One instance per model or engine, passed to
+// whoever allocates; every add has its subtract, so that a torn-down owner reads zero. Counting
+// only: it allocates nothing and owns no memory. Thread-safe; a snapshot is exact for each owner,
+// and not one moment for all of them together.
 #pragma once
 
 #include <array>
@@ -71,7 +72,8 @@ class Ledger {
 class LedgerEntry {
  public:
   LedgerEntry() = default;
-  LedgerEntry(Ledger* ledger, Owner owner, int64_t bytes) : ledger_(ledger), owner_(owner), bytes_(bytes) {
+  LedgerEntry(Ledger* ledger, Owner owner, int64_t bytes)
+      : ledger_(ledger), owner_(owner), bytes_(bytes) {
     if (ledger_ != nullptr) ledger_->add(owner_, bytes_);
   }
   LedgerEntry(LedgerEntry&& other) noexcept { *this = static_cast<LedgerEntry&&>(other); }

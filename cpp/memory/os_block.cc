@@ -26,18 +26,21 @@ Result<OsBlock> OsBlock::create(size_t bytes, const char* purpose) {
   }
   const size_t size = rounded_up(bytes, page);
   const size_t slack = huge ? kHugePage - page : 0;  // to cut an aligned block out of
-  void* mapped = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
-    return error(Code::kOutOfMemory, "%s: the system refused %zu bytes (%.1f MiB): %s", purpose, bytes,
-                 static_cast<double>(bytes) / 1048576.0, std::strerror(errno));
+    return error(Code::kOutOfMemory, "%s: the system refused %zu bytes (%.1f MiB): %s", purpose,
+                 bytes, static_cast<double>(bytes) / 1048576.0, std::strerror(errno));
   }
   auto* begin = static_cast<std::byte*>(mapped);
   if (huge) {
-    const size_t skip = rounded_up(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
+    const size_t skip = rounded_up(reinterpret_cast<uintptr_t>(begin), kHugePage) -
+                        reinterpret_cast<uintptr_t>(begin);
     if (skip > 0) munmap(begin, skip);
     if (slack > skip) munmap(begin + skip + size, slack - skip);
     begin += skip;
-    (void)madvise(begin, size, MADV_HUGEPAGE);  // advice: a kernel without huge pages is not an error
+    (void)madvise(begin, size,
+                  MADV_HUGEPAGE);  // advice: a kernel without huge pages is not an error
   }
   OsBlock block;
   block.data_ = begin;

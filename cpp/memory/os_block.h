@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OsBlock: zeroed pages straight from the operating system (anonymous mmap). Reserved at once, backed with memory only
-// where touched; a whole number of pages, aligned to the page, and to 2 MiB from that size on, with huge pages advised.
-// It knows no policy: size classes and caches are built above it.
+// OsBlock: zeroed pages straight from the operating system (anonymous mmap). Reserved at once,
+// backed with memory only where touched; a whole number of pages, aligned to the page, and to 2 MiB
+// from that size on, with huge pages advised. It knows no policy: size classes and caches are built
+// above it.
 #pragma once
 
 #include <cstddef>

@@ -12,13 +12,15 @@ namespace lmn::parallel {
 
 // CLOCK_MONOTONIC, which std::chrono::steady_clock is on Linux: about 20 ns, no system call.
 inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
 inline constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
 
-// Deadline of a time-out that starts now: negative means none, and what overflows is as good as none.
+// Deadline of a time-out that starts now: negative means none, and what overflows is as good as
+// none.
 inline int64_t deadline_after(int64_t timeout_ns) {
   if (timeout_ns < 0) return kNoDeadline;
   const int64_t now = now_ns();
@@ -34,7 +36,8 @@ inline void cpu_pause() {
 #endif
 }
 
-// Data written by different threads is kept this far apart. 64 bytes is the line of x86 and most ARM cores.
+// Data written by different threads is kept this far apart. 64 bytes is the line of x86 and most
+// ARM cores.
 inline constexpr size_t kCacheLine = 64;
 
 }  // namespace lmn::parallel

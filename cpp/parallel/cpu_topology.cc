@@ -40,14 +40,16 @@ std::optional<double> ratio(std::optional<int64_t> quota, std::optional<int64_t>
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-// The tightest quota of the group and of all groups above it: each limits what is below. In a container the path is
-// often the host's and does not exist here; the walk then ends at the mount's root, which is the container's own group.
+// The tightest quota of the group and of all groups above it: each limits what is below. In a
+// container the path is often the host's and does not exist here; the walk then ends at the mount's
+// root, which is the container's own group.
 template <typename Read>
 std::optional<double> tightest(const std::string& mount, std::string path, const Read& read) {
   std::optional<double> least;
   while (true) {
     while (!path.empty() && path.back() == '/') path.pop_back();
-    if (const std::optional<double> quota = read(mount + path)) least = std::min(least.value_or(*quota), *quota);
+    if (const std::optional<double> quota = read(mount + path))
+      least = std::min(least.value_or(*quota), *quota);
     if (path.empty()) return least;
     path.erase(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
   }
@@ -59,7 +61,8 @@ std::optional<double> parse_cpu_max(std::string_view text) {
   text = trimmed(text);
   const auto space = text.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
-  return ratio(parse_integer(text.substr(0, space)), parse_integer(text.substr(space)));  // "max" is no integer
+  return ratio(parse_integer(text.substr(0, space)),
+               parse_integer(text.substr(space)));  // "max" is no integer
 }
 
 std::optional<double> parse_cfs(std::string_view quota, std::string_view period) {
@@ -73,7 +76,8 @@ std::optional<std::string> parse_cgroup_path(std::string_view text, bool v2) {
     const auto first = line.find(':');
     const auto second = first == std::string_view::npos ? first : line.find(':', first + 1);
     if (second == std::string_view::npos) continue;
-    const std::string controllers = "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
+    const std::string controllers =
+        "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
     const bool matches = v2 ? controllers == ",," : controllers.find(",cpu,") != std::string::npos;
     if (matches) return std::string(line.substr(second + 1));
   }

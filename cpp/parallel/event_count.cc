@@ -11,10 +11,12 @@
 namespace lmn::parallel {
 namespace {
 
-static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free,
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
+                  std::atomic<uint32_t>::is_always_lock_free,
               "the kernel reads the atomic as a plain 32-bit word");
 
-// Between two looks at the clock. A pause is 4 to 40 ns by generation of chip, so this is 0.1 to 1 µs.
+// Between two looks at the clock. A pause is 4 to 40 ns by generation of chip, so this is 0.1 to 1
+// µs.
 constexpr int kPausesPerClockRead = 32;
 
 }  // namespace
@@ -43,11 +45,13 @@ uint32_t EventCount::park(uint32_t seen, int64_t deadline_ns) {
   for (;;) {
     now = count_.load(std::memory_order_seq_cst);
     if (now != seen || (deadline_ns != kNoDeadline && now_ns() >= deadline_ns)) break;
-    // Sleeps only if the word is still `seen`. Any return (woken, changed, timed out, signal) leads to the same look again.
-    syscall(SYS_futex, &count_, FUTEX_WAIT_BITSET_PRIVATE, seen, deadline_ns == kNoDeadline ? nullptr : &until, nullptr,
-            FUTEX_BITSET_MATCH_ANY);
+    // Sleeps only if the word is still `seen`. Any return (woken, changed, timed out, signal) leads
+    // to the same look again.
+    syscall(SYS_futex, &count_, FUTEX_WAIT_BITSET_PRIVATE, seen,
+            deadline_ns == kNoDeadline ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
   }
-  sleepers_.fetch_sub(1, std::memory_order_relaxed);  // a notifier that still sees this sleeper makes one vain call
+  sleepers_.fetch_sub(
+      1, std::memory_order_relaxed);  // a notifier that still sees this sleeper makes one vain call
   return now;
 }
 

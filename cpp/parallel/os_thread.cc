@@ -42,14 +42,16 @@ Result<OsThread> OsThread::start(const char* name, void (*body)(void*), void* co
   const int failure = pthread_create(&thread.handle_, nullptr, enter, start.get());
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failure != 0) {
-    return error(Code::kOutOfMemory, "cannot start thread %s: %s; ask for fewer threads", name, std::strerror(failure));
+    return error(Code::kOutOfMemory, "cannot start thread %s: %s; ask for fewer threads", name,
+                 std::strerror(failure));
   }
   (void)start.release();  // the thread's own now
   thread.owner_ = getpid();
   return thread;
 }
 
-OsThread::OsThread(OsThread&& other) noexcept : handle_(other.handle_), owner_(std::exchange(other.owner_, 0)) {}
+OsThread::OsThread(OsThread&& other) noexcept
+    : handle_(other.handle_), owner_(std::exchange(other.owner_, 0)) {}
 
 OsThread& OsThread::operator=(OsThread&& other) noexcept {
   join();

@@ -28,22 +28,29 @@ struct LeaveRun {};
 
 // Each group has its own cache line, because different members write it.
 struct ThreadTeam::Shared {
-  // The job: written by member 0 before ticket.advance(), read by workers after they saw the ticket (release/acquire in
-  // EventCount). Member 0 writes again only after `done` told it that every worker has read it.
+  // The job: written by member 0 before ticket.advance(), read by workers after they saw the ticket
+  // (release/acquire in EventCount). Member 0 writes again only after `done` told it that every
+  // worker has read it.
   Body body = nullptr;  // null: leave
   void* context = nullptr;
-  alignas(kCacheLine) EventCount ticket;  // one step per run
-  alignas(kCacheLine) EventCount done;    // one step per worker and run; orders the workers' writes before member 0's reads
+  // One step per run.
+  alignas(kCacheLine) EventCount ticket;
+  // One step per worker and run. Orders the workers' writes before member 0's reads.
+  alignas(kCacheLine) EventCount done;
 
-  // Members that have arrived at the current barrier. acq_rel: the last one to arrive has seen all writes of the others,
-  // and hands them on through phase.advance().
+  // Members that have arrived at the current barrier. acq_rel: the last one to arrive has seen all
+  // writes of the others, and hands them on through phase.advance().
   alignas(kCacheLine) std::atomic<uint32_t> arrived{0};
-  alignas(kCacheLine) EventCount phase;  // one step per completed barrier (and one per failure)
+  // One step per completed barrier, and one per failure.
+  alignas(kCacheLine) EventCount phase;
 
-  // A member's f threw in this run. Stored (release) before phase.advance() by the member that throws; loaded (acquire)
-  // after phase.value() by the others: who reads the new phase also reads `failed`, who read the old one is woken.
+  // A member's f threw in this run. Stored (release) before phase.advance() by the member that
+  // throws; loaded (acquire) after phase.value() by the others: who reads the new phase also reads
+  // `failed`, who read the old one is woken.
   alignas(kCacheLine) std::atomic<bool> failed{false};
-  std::atomic<bool> error_claimed{false};  // the first to set it writes `first_error`; read by member 0 after `done`
+  // The first to set it (relaxed: it only picks one) writes first_error, read by member 0 after
+  // `done`.
+  std::atomic<bool> error_claimed{false};
   std::exception_ptr first_error;
 
   int size = 1;
@@ -55,8 +62,8 @@ struct ThreadTeam::Shared {
     Shared* shared;
     int index;
   };
-  std::vector<Member> members;     // of the workers: what their threads start with
-  std::vector<OsThread> threads;   // joined before anything above goes
+  std::vector<Member> members;    // of the workers: what their threads start with
+  std::vector<OsThread> threads;  // joined before anything above goes
 
   void run_member(int index) noexcept {
     try {
@@ -65,7 +72,8 @@ struct ThreadTeam::Shared {
     } catch (const LeaveRun&) {
       return;
     } catch (...) {
-      if (!error_claimed.exchange(true, std::memory_order_relaxed)) first_error = std::current_exception();
+      if (!error_claimed.exchange(true, std::memory_order_relaxed))
+        first_error = std::current_exception();
     }
     failed.store(true, std::memory_order_release);
     phase.advance();
@@ -91,7 +99,8 @@ struct ThreadTeam::Shared {
 
 Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
-    return error(Code::kInvalidArgument, "threads is %d; give 1 to %d, or 0 for one per usable CPU (%d here)",
+    return error(Code::kInvalidArgument,
+                 "threads is %d; give 1 to %d, or 0 for one per usable CPU (%d here)",
                  options.threads, kMaxThreads, default_thread_count());
   }
   std::unique_ptr<ThreadTeam> team(new ThreadTeam);
@@ -99,7 +108,8 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
   Shared& shared = *team->shared_;
   shared.size = team->size_ = options.threads > 0 ? options.threads : default_thread_count();
   shared.pid = getpid();
-  const int64_t default_spin_ns = team->size_ > affinity_cpu_count() ? kOversubscribedSpinNs : kDefaultSpinNs;
+  const int64_t default_spin_ns =
+      team->size_ > affinity_cpu_count() ? kOversubscribedSpinNs : kDefaultSpinNs;
   shared.spin_ns = options.spin_ns != 0 ? options.spin_ns : default_spin_ns;
   shared.barrier_spin_ns = std::min(shared.spin_ns, kBarrierSpinNs);
   const auto workers = static_cast<size_t>(team->size_ - 1);
@@ -120,15 +130,16 @@ ThreadTeam::~ThreadTeam() = default;
 Status ThreadTeam::check_usable() const {
   if (size_ == 1 || getpid() == shared_->pid) return {};
   return error(Code::kClosed,
-               "the thread team was created in process %d and its threads do not exist in this forked child; "
-               "create it after fork",
+               "the thread team was created in process %d and its threads do not exist in this "
+               "forked child; create it after fork",
                static_cast<int>(shared_->pid));
 }
 
 void ThreadTeam::run_erased(Body body, void* context) {
   if (size_ == 1) return body(context, 0);
   Shared& shared = *shared_;
-  LMN_CHECK(getpid() == shared.pid);  // else every wait below would be for threads that do not exist
+  // Else every wait below would be for threads that do not exist.
+  LMN_CHECK(getpid() == shared.pid);
   shared.body = body;
   shared.context = context;
   const auto workers = static_cast<uint32_t>(size_ - 1);
@@ -139,7 +150,7 @@ void ThreadTeam::run_erased(Body body, void* context) {
   while (done != all_done) done = shared.done.wait(done, shared.barrier_spin_ns);
 
   if (!shared.failed.load(std::memory_order_relaxed)) return;  // ordered by `done`
-  shared.failed.store(false, std::memory_order_relaxed);       // and what follows by the next ticket
+  shared.failed.store(false, std::memory_order_relaxed);  // and what follows by the next ticket
   shared.arrived.store(0, std::memory_order_relaxed);
   shared.error_claimed.store(false, std::memory_order_relaxed);
   std::exception_ptr first_error;
@@ -150,10 +161,12 @@ void ThreadTeam::run_erased(Body body, void* context) {
 void ThreadTeam::barrier(int) {
   if (size_ == 1) return;
   Shared& shared = *shared_;
-  const uint32_t phase = shared.phase.value();  // cannot advance before this member arrives, except by a failure
+  // Cannot advance before this member arrives, except by a failure.
+  const uint32_t phase = shared.phase.value();
   if (shared.failed.load(std::memory_order_acquire)) throw LeaveRun{};
   if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
-    shared.arrived.store(0, std::memory_order_relaxed);  // read next by members that have seen the new phase
+    // Relaxed: used next by members that have seen the new phase.
+    shared.arrived.store(0, std::memory_order_relaxed);
     shared.phase.advance();
     return;
   }

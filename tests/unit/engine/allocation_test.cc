@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No heap allocation per token: this executable's malloc family counts, on every thread, while a request is in steady state.
+// No heap allocation per token: this executable's malloc family counts, on every thread, while a
+// request is in steady state.
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -60,8 +61,10 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
 namespace lmn::engine {
 namespace {
 
-// Streams a long answer and counts what is allocated between its 20th and its 1,400th step, by all threads together.
-void expect_no_allocations(const char* what, int threads, const SamplingParams& sampling, bool text) {
+// Streams a long answer and counts what is allocated between its 20th and its 1,400th step, by all
+// threads together.
+void expect_no_allocations(const char* what, int threads, const SamplingParams& sampling,
+                           bool text) {
 #ifdef LMN_TEST_COUNTS_ALLOCATIONS
   const TinyVocabulary vocabulary;
   const auto tokenizer = tiny_tokenizer(vocabulary);
@@ -94,7 +97,9 @@ void expect_no_allocations(const char* what, int threads, const SamplingParams& 
     tokens += chunk.token_ids.size();
   }
   EXPECT_EQ(tokens, size_t{1'500});
-  if (counted != 0) testing::report_failure(__FILE__, __LINE__, std::string(what) + ": " + std::to_string(counted) + " allocations");
+  if (counted != 0)
+    testing::report_failure(__FILE__, __LINE__,
+                            std::string(what) + ": " + std::to_string(counted) + " allocations");
 #else
   (void)what, (void)threads, (void)sampling, (void)text;
   testing::skip("the sanitizer owns malloc");

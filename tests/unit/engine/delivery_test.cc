@@ -111,7 +111,7 @@ TEST(stop_strings_straddle_tokens_and_are_cut_out) {
   options.stop = {"xyz", "bc"};
   Stream stream(options);
   EXPECT_EQ(stream.push('a'), "a");
-  EXPECT_EQ(stream.push('x'), "");   // may become xyz
+  EXPECT_EQ(stream.push('x'), "");  // may become xyz
   EXPECT_EQ(stream.push('y'), "");
   EXPECT_EQ(stream.push('a'), "xya");  // did not
   EXPECT_EQ(stream.push('b'), "");
@@ -202,7 +202,8 @@ TEST(text_buffer_keeps_every_byte_across_segments) {
     if (i == 3) early.push_back(buffer.view(0, buffer.size()));
   }
   std::string joined;
-  while (joined.size() < buffer.size()) joined += buffer.view(static_cast<uint32_t>(joined.size()), buffer.size());
+  while (joined.size() < buffer.size())
+    joined += buffer.view(static_cast<uint32_t>(joined.size()), buffer.size());
   EXPECT_EQ(joined, all);
   EXPECT_EQ(std::string(early[0]), all.substr(0, early[0].size()));  // never moved
   EXPECT(buffer.view(buffer.size(), buffer.size()).empty());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine over the hash model: what it computes, in which order, and what it refuses. References: reference_greedy and
-// reference_logits, which know nothing of pages, chunks or batches.
+// The engine over the hash model: what it computes, in which order, and what it refuses.
+// References: reference_greedy and reference_logits, which know nothing of pages, chunks or
+// batches.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 namespace lmn::engine {
 namespace {
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 TEST(greedy_tokens_for_every_prompt_length_chunk_and_team) {
   for (const int threads : {1, 2, 3}) {
@@ -71,7 +74,8 @@ TEST(scores_are_the_models_logits_for_any_chunk_and_team) {
     FakeSetup setup;
     setup.threads = threads;
     FakeEngine engine(setup);
-    for (const int32_t chunk : {0, 1, 5, 16, 40, 64}) EXPECT(score(*engine.engine, prompt, chunk) == want);
+    for (const int32_t chunk : {0, 1, 5, 16, 40, 64})
+      EXPECT(score(*engine.engine, prompt, chunk) == want);
   }
 }
 
@@ -89,12 +93,15 @@ TEST(generating_gives_the_logits_of_scoring) {
   for (;;) {
     Chunk chunk;
     ASSERT_OK(request->next(20'000'000'000, &chunk));
-    if (!chunk.token_ids.empty()) EXPECT(chunk.logits == rows.data() + (sequence.size() - prompt.size()) * size_t(kFakeVocab));
+    if (!chunk.token_ids.empty())
+      EXPECT(chunk.logits == rows.data() + (sequence.size() - prompt.size()) * size_t(kFakeVocab));
     sequence.insert(sequence.end(), chunk.token_ids.begin(), chunk.token_ids.end());
     if (chunk.finish_reason != FinishReason::kNone) break;
   }
   const auto scored = score(*engine.engine, sequence, 13);
-  EXPECT(std::equal(rows.begin(), rows.end(), scored.begin() + static_cast<ptrdiff_t>((prompt.size() - 1) * size_t(kFakeVocab))));
+  EXPECT(std::equal(
+      rows.begin(), rows.end(),
+      scored.begin() + static_cast<ptrdiff_t>((prompt.size() - 1) * size_t(kFakeVocab))));
 }
 
 TEST(batched_requests_get_the_tokens_they_get_alone) {
@@ -163,7 +170,8 @@ TEST(stop_tokens_end_and_are_delivered) {
   const auto all = reference_greedy(prompt, 30);
   RequestOptions options = greedy(prompt, 30);
   options.stop_token_ids = {all[12], all[5]};
-  const auto first = std::min(std::find(all.begin(), all.end(), all[12]), std::find(all.begin(), all.end(), all[5]));
+  const auto first = std::min(std::find(all.begin(), all.end(), all[12]),
+                              std::find(all.begin(), all.end(), all[5]));
   const auto request = must_submit(*engine.engine, std::move(options));
   const Answer answer = collect(*request);
   EXPECT(answer.reason == FinishReason::kStopToken);
@@ -181,7 +189,8 @@ TEST(logprobs_are_delivered_with_their_tokens) {
   for (;;) {
     Chunk chunk;
     ASSERT_OK(request->next(20'000'000'000, &chunk));
-    ASSERT(chunk.logprobs.size() == chunk.token_ids.size() && chunk.top_logprobs.size() == 3 * chunk.token_ids.size());
+    ASSERT(chunk.logprobs.size() == chunk.token_ids.size() &&
+           chunk.top_logprobs.size() == 3 * chunk.token_ids.size());
     for (size_t i = 0; i < chunk.token_ids.size(); ++i) {
       const auto row = reference_logits(sequence);
       double sum = 0;
@@ -213,37 +222,83 @@ TEST(bad_requests_are_refused_with_their_figures) {
       {[](auto& o) { o.prompt.clear(); }, Code::kInvalidArgument, {"prompt"}},
       {[](auto& o) { o.prompt.assign(256, 1); }, Code::kInvalidArgument, {"256"}},
       {[](auto& o) { o.prompt.assign(300, 1); }, Code::kInvalidArgument, {"300", "256"}},
-      {[](auto& o) { o.prompt = {1, 2, 64}; }, Code::kInvalidArgument, {"prompt[2]", "64"}},
-      {[](auto& o) { o.prompt = {1, -5}; }, Code::kInvalidArgument, {"prompt[1]", "-5", "64"}},
+      {[](auto& o) {
+         o.prompt = {1, 2, 64};
+       },
+       Code::kInvalidArgument,
+       {"prompt[2]", "64"}},
+      {[](auto& o) {
+         o.prompt = {1, -5};
+       },
+       Code::kInvalidArgument,
+       {"prompt[1]", "-5", "64"}},
       {[](auto& o) { o.prompt.assign(129, 1); }, Code::kOutOfMemory, {"129", "128", "kv_tokens"}},
       {[](auto& o) { o.max_tokens = 200; }, Code::kOutOfMemory, {"203", "128"}},
       {[](auto& o) { o.max_tokens = -1; }, Code::kInvalidArgument, {"max_tokens", "-1"}},
       {[](auto& o) { o.priority = 3; }, Code::kInvalidArgument, {"priority", "3", "-2", "2"}},
       {[](auto& o) { o.deadline_ns = -1; }, Code::kInvalidArgument, {"deadline_ns", "-1"}},
-      {[](auto& o) { o.prefill_chunk_tokens = -1; }, Code::kInvalidArgument, {"prefill_chunk_tokens", "-1"}},
-      {[](auto& o) { o.stop_token_ids = {64}; }, Code::kInvalidArgument, {"stop_token_ids[0]", "64"}},
+      {[](auto& o) { o.prefill_chunk_tokens = -1; },
+       Code::kInvalidArgument,
+       {"prefill_chunk_tokens", "-1"}},
+      {[](auto& o) { o.stop_token_ids = {64}; },
+       Code::kInvalidArgument,
+       {"stop_token_ids[0]", "64"}},
       {[](auto& o) { o.stop = {"x"}; }, Code::kInvalidArgument, {"tokenizer"}},
-      {[](auto& o) { o.kind = static_cast<RequestKind>(9); }, Code::kInvalidArgument, {"kind", "9"}},
-      {[](auto& o) { o.kind = RequestKind::kScore; }, Code::kInvalidArgument, {"max_tokens", "score"}},
-      {[](auto& o) { o.kind = RequestKind::kScore, o.max_tokens = 0; }, Code::kInvalidArgument, {"logits"}},
-      {[&](auto& o) { o.logits = logits, o.logits_rows = 9; }, Code::kInvalidArgument, {"logits_rows", "9", "10"}},
-      {[&](auto& o) { o.logits = logits, o.max_tokens = 0; }, Code::kInvalidArgument, {"max_tokens"}},
-      {[&](auto& o) { o.sampling.temperature = nan; }, Code::kInvalidArgument, {"temperature", "nan"}},
-      {[](auto& o) { o.sampling.temperature = -0.5F; }, Code::kInvalidArgument, {"temperature", "-0.5"}},
-      {[](auto& o) { o.sampling.temperature = INFINITY; }, Code::kInvalidArgument, {"temperature", "inf"}},
+      {[](auto& o) { o.kind = static_cast<RequestKind>(9); },
+       Code::kInvalidArgument,
+       {"kind", "9"}},
+      {[](auto& o) { o.kind = RequestKind::kScore; },
+       Code::kInvalidArgument,
+       {"max_tokens", "score"}},
+      {[](auto& o) { o.kind = RequestKind::kScore, o.max_tokens = 0; },
+       Code::kInvalidArgument,
+       {"logits"}},
+      {[&](auto& o) { o.logits = logits, o.logits_rows = 9; },
+       Code::kInvalidArgument,
+       {"logits_rows", "9", "10"}},
+      {[&](auto& o) { o.logits = logits, o.max_tokens = 0; },
+       Code::kInvalidArgument,
+       {"max_tokens"}},
+      {[&](auto& o) { o.sampling.temperature = nan; },
+       Code::kInvalidArgument,
+       {"temperature", "nan"}},
+      {[](auto& o) { o.sampling.temperature = -0.5F; },
+       Code::kInvalidArgument,
+       {"temperature", "-0.5"}},
+      {[](auto& o) { o.sampling.temperature = INFINITY; },
+       Code::kInvalidArgument,
+       {"temperature", "inf"}},
       {[](auto& o) { o.sampling.top_k = -1; }, Code::kInvalidArgument, {"top_k", "-1"}},
       {[](auto& o) { o.sampling.top_p = 0; }, Code::kInvalidArgument, {"top_p", "0"}},
       {[](auto& o) { o.sampling.top_p = 1.5F; }, Code::kInvalidArgument, {"top_p", "1.5"}},
       {[&](auto& o) { o.sampling.top_p = nan; }, Code::kInvalidArgument, {"top_p", "nan"}},
       {[](auto& o) { o.sampling.min_p = 2; }, Code::kInvalidArgument, {"min_p", "2"}},
-      {[](auto& o) { o.sampling.repetition_penalty = 0; }, Code::kInvalidArgument, {"repetition_penalty", "0"}},
-      {[&](auto& o) { o.sampling.presence_penalty = nan; }, Code::kInvalidArgument, {"presence_penalty", "nan"}},
-      {[](auto& o) { o.sampling.frequency_penalty = 101; }, Code::kInvalidArgument, {"frequency_penalty", "101"}},
-      {[](auto& o) { o.sampling.penalty_last_n = -2; }, Code::kInvalidArgument, {"penalty_last_n", "-2"}},
+      {[](auto& o) { o.sampling.repetition_penalty = 0; },
+       Code::kInvalidArgument,
+       {"repetition_penalty", "0"}},
+      {[&](auto& o) { o.sampling.presence_penalty = nan; },
+       Code::kInvalidArgument,
+       {"presence_penalty", "nan"}},
+      {[](auto& o) { o.sampling.frequency_penalty = 101; },
+       Code::kInvalidArgument,
+       {"frequency_penalty", "101"}},
+      {[](auto& o) { o.sampling.penalty_last_n = -2; },
+       Code::kInvalidArgument,
+       {"penalty_last_n", "-2"}},
       {[](auto& o) { o.sampling.logprobs = 65; }, Code::kInvalidArgument, {"logprobs", "65", "64"}},
-      {[](auto& o) { o.sampling.logit_bias = {{1, 0}, {64, 1}}; }, Code::kInvalidArgument, {"logit_bias[1]", "64"}},
-      {[&](auto& o) { o.sampling.logit_bias = {{1, nan}}; }, Code::kInvalidArgument, {"logit_bias[0]", "nan"}},
-      {[](auto& o) { o.sampling.logit_bias.resize(5000); }, Code::kInvalidArgument, {"logit_bias", "5000", "4096"}},
+      {[](auto& o) {
+         o.sampling.logit_bias = {{1, 0}, {64, 1}};
+       },
+       Code::kInvalidArgument,
+       {"logit_bias[1]", "64"}},
+      {[&](auto& o) {
+         o.sampling.logit_bias = {{1, nan}};
+       },
+       Code::kInvalidArgument,
+       {"logit_bias[0]", "nan"}},
+      {[](auto& o) { o.sampling.logit_bias.resize(5000); },
+       Code::kInvalidArgument,
+       {"logit_bias", "5000", "4096"}},
   };
   for (const Case& c : cases) {
     RequestOptions options = greedy({1, 2, 3}, 10);
@@ -253,14 +308,17 @@ TEST(bad_requests_are_refused_with_their_figures) {
     EXPECT_EQ(static_cast<int>(request.status().code()), static_cast<int>(c.code));
     for (const std::string& word : c.words) {
       if (!contains(request.status().message(), word)) {
-        testing::report_failure(__FILE__, __LINE__, "\"" + word + "\" is not in: " + std::string(request.status().message()));
+        testing::report_failure(
+            __FILE__, __LINE__,
+            "\"" + word + "\" is not in: " + std::string(request.status().message()));
       }
     }
   }
   EXPECT_EQ(engine->stats().rejected, static_cast<int64_t>(cases.size()));
   EXPECT_EQ(engine->stats().submitted, 0);
   EXPECT_EQ(engine->memory()[memory::Owner::kRequests].current, 0);
-  EXPECT_EQ(collect(*must_submit(*engine.engine, greedy({1}, 3))).tokens.size(), size_t{3});  // it still works
+  EXPECT_EQ(collect(*must_submit(*engine.engine, greedy({1}, 3))).tokens.size(),
+            size_t{3});  // it still works
 }
 
 TEST(max_tokens_that_was_not_asked_for_is_what_the_cache_holds) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FakeRunner: a model that is a hash function. The state after a token is a hash of the state before it and the token, kept
-// in the KV pages at the token's slot and found again through the block table, so a wrong page, slot, position or order
-// shows as other tokens. Logits are hashes of the state. reference_* compute the same from the tokens alone.
+// FakeRunner: a model that is a hash function. The state after a token is a hash of the state
+// before it and the token, kept in the KV pages at the token's slot and found again through the
+// block table, so a wrong page, slot, position or order shows as other tokens. Logits are hashes of
+// the state. reference_* compute the same from the tokens alone.
 #pragma once
 
 #include <unistd.h>
@@ -34,18 +35,22 @@ inline uint64_t mix(uint64_t x) {  // splitmix64's finaliser
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
   return x ^ (x >> 31);
 }
-inline uint64_t next_state(uint64_t state, int32_t token) { return mix(state + 0x9E3779B97F4A7C15u * (uint64_t(token) + 1)); }
+inline uint64_t next_state(uint64_t state, int32_t token) {
+  return mix(state + 0x9E3779B97F4A7C15u * (uint64_t(token) + 1));
+}
 inline float fake_logit(uint64_t state, int32_t i) {
   return static_cast<float>(mix(state ^ (uint64_t(i) << 32)) >> 40) * 0x1p-21F - 4;  // [-4, 4)
 }
-inline std::vector<float> reference_logits(const std::vector<int32_t>& tokens, int32_t vocab = kFakeVocab) {
+inline std::vector<float> reference_logits(const std::vector<int32_t>& tokens,
+                                           int32_t vocab = kFakeVocab) {
   uint64_t state = 0;
   for (const int32_t token : tokens) state = next_state(state, token);
   std::vector<float> row;
   for (int32_t i = 0; i < vocab; ++i) row.push_back(fake_logit(state, i));
   return row;
 }
-inline std::vector<int32_t> reference_greedy(std::vector<int32_t> tokens, int32_t count, int32_t vocab = kFakeVocab) {
+inline std::vector<int32_t> reference_greedy(std::vector<int32_t> tokens, int32_t count,
+                                             int32_t vocab = kFakeVocab) {
   std::vector<int32_t> out;
   for (int32_t n = 0; n < count; ++n) {
     const auto row = reference_logits(tokens, vocab);
@@ -91,7 +96,8 @@ class FakeRunner : public StepRunner {
  public:
   explicit FakeRunner(const StepLimits& limits) : limits_(limits) {
     const auto tokens = size_t(limits.tokens);
-    for (auto* array : {&token_ids_, &positions_, &sequence_index_, &kv_slots_}) array->resize(tokens);
+    for (auto* array : {&token_ids_, &positions_, &sequence_index_, &kv_slots_})
+      array->resize(tokens);
     block_tables_.resize(size_t(limits.sequences) * size_t(limits.table_stride));
     output_rows_.resize(size_t(limits.outputs));
     states_.resize(tokens);
@@ -100,15 +106,18 @@ class FakeRunner : public StepRunner {
 
   // Test controls, set before the engine is made.
   std::function<void(const StepSizes&)> on_step;  // on the engine thread, before the step
-  int32_t nan_after = -1;    // token after which all logits are NaN (and the cache holds a broken state)
+  int32_t nan_after =
+      -1;  // token after which all logits are NaN (and the cache holds a broken state)
   int32_t error_after = -1;  // token that makes run() return an error
   int32_t throw_after = -1;  // token that makes a worker throw BrokenInvariant
 
   StepLimits limits() const override { return limits_; }
-  KvShape kv_shape() const override { return {1, 1, 4}; }  // 4 f16 per token and array: room for one 64-bit state
+  KvShape kv_shape() const override {
+    return {1, 1, 4};
+  }  // 4 f16 per token and array: room for one 64-bit state
   StepInputs inputs() override {
-    return {token_ids_.data(), positions_.data(), sequence_index_.data(), kv_slots_.data(), block_tables_.data(),
-            output_rows_.data()};
+    return {token_ids_.data(), positions_.data(),    sequence_index_.data(),
+            kv_slots_.data(),  block_tables_.data(), output_rows_.data()};
   }
   Status bind_kv(const KvBinding& kv) override {
     k_ = kv.layers[0].k;
@@ -125,9 +134,11 @@ class FakeRunner : public StepRunner {
       if (index == 0) compute_states(sizes);
       team.barrier(index);
       const int64_t total = int64_t{sizes.outputs} * limits_.vocab_size, members = team.size();
-      for (int64_t i = total * index / members; i < total * (index + 1) / members; ++i) write_logit(i);
+      for (int64_t i = total * index / members; i < total * (index + 1) / members; ++i)
+        write_logit(i);
       for (int32_t t = 0; t < sizes.tokens; ++t) {
-        if (token_ids_[size_t(t)] == throw_after && index == team.size() - 1) throw BrokenInvariant("fake kernel broke");
+        if (token_ids_[size_t(t)] == throw_after && index == team.size() - 1)
+          throw BrokenInvariant("fake kernel broke");
       }
       team.barrier(index);
     });
@@ -137,7 +148,8 @@ class FakeRunner : public StepRunner {
  private:
   // The place of a position's state, found as a kernel finds it: through the block table.
   std::byte* place(int32_t sequence, int32_t position) const {
-    const int32_t page = block_tables_[size_t(sequence) * size_t(limits_.table_stride) + size_t(position / page_tokens_)];
+    const int32_t page = block_tables_[size_t(sequence) * size_t(limits_.table_stride) +
+                                       size_t(position / page_tokens_)];
     return k_ + (int64_t{page} * page_tokens_ + position % page_tokens_) * 8;
   }
   void compute_states(const StepSizes& sizes) {
@@ -154,12 +166,14 @@ class FakeRunner : public StepRunner {
   void write_logit(int64_t i) {
     const int32_t row = output_rows_[size_t(i / limits_.vocab_size)];
     const bool nan = nan_after >= 0 && token_ids_[size_t(row)] == nan_after;
-    logits_[size_t(i)] = nan ? std::numeric_limits<float>::quiet_NaN()
-                             : fake_logit(states_[size_t(row)], static_cast<int32_t>(i % limits_.vocab_size));
+    logits_[size_t(i)] =
+        nan ? std::numeric_limits<float>::quiet_NaN()
+            : fake_logit(states_[size_t(row)], static_cast<int32_t>(i % limits_.vocab_size));
   }
 
   const StepLimits limits_;
-  std::vector<int32_t> token_ids_, positions_, sequence_index_, kv_slots_, block_tables_, output_rows_;
+  std::vector<int32_t> token_ids_, positions_, sequence_index_, kv_slots_, block_tables_,
+      output_rows_;
   std::vector<uint64_t> states_;
   std::vector<float> logits_;
   std::byte* k_ = nullptr;
@@ -252,7 +266,8 @@ inline Answer collect(Request& request) {
 
 inline std::vector<int32_t> some_prompt(uint64_t seed, int32_t tokens, int32_t vocab = kFakeVocab) {
   std::vector<int32_t> prompt;
-  for (int32_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<int32_t>(mix(seed * 1000003 + uint64_t(i)) % uint64_t(vocab)));
+  for (int32_t i = 0; i < tokens; ++i)
+    prompt.push_back(static_cast<int32_t>(mix(seed * 1000003 + uint64_t(i)) % uint64_t(vocab)));
   return prompt;
 }
 

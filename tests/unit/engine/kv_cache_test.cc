@@ -52,7 +52,8 @@ TEST(layers_are_disjoint_and_aligned) {
     auto cache = KvCache::create(device, shape, DType::kF16, 100, ledger);  // 4 pages
     ASSERT_OK(cache);
     EXPECT_EQ(cache->pages().total(), 4);
-    const int64_t array = 4 * 2 * 64 * kKvPageTokens * 2;  // pages * kv_heads * head_dim * page_tokens * sizeof(f16)
+    const int64_t array =
+        4 * 2 * 64 * kKvPageTokens * 2;  // pages * kv_heads * head_dim * page_tokens * sizeof(f16)
     EXPECT_EQ(cache->bytes(), 2 * 3 * array);
     EXPECT_EQ(ledger.snapshot()[memory::Owner::kKv].current, cache->bytes());
     EXPECT_EQ(device.allocated, cache->bytes());
@@ -85,7 +86,8 @@ TEST(scrub_clears_its_page_and_no_other) {
   for (const KvLayerMemory& layer : cache->binding().layers) {
     for (const std::byte* array : {layer.k, layer.v}) {
       for (int64_t i = 0; i < 3 * page; ++i) {
-        if (array[i] != (i / page == 1 ? std::byte{0} : std::byte{0xFF})) testing::report_failure(__FILE__, __LINE__, "byte");
+        if (array[i] != (i / page == 1 ? std::byte{0} : std::byte{0xFF}))
+          testing::report_failure(__FILE__, __LINE__, "byte");
       }
     }
   }
@@ -103,7 +105,9 @@ TEST(a_model_without_layers_takes_no_memory) {
 
 class PoorDevice : public FakeDevice {
  public:
-  Result<std::byte*> allocate(size_t bytes) override { return error(Code::kOutOfMemory, "no %zu bytes", bytes); }
+  Result<std::byte*> allocate(size_t bytes) override {
+    return error(Code::kOutOfMemory, "no %zu bytes", bytes);
+  }
 };
 
 TEST(refusals_name_the_figures) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Beginnings and ends: cancel, destroy, deadlines, back-pressure, priorities, failures, fork, idleness.
+// Beginnings and ends: cancel, destroy, deadlines, back-pressure, priorities, failures, fork,
+// idleness.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -110,7 +111,8 @@ TEST(dropped_handles_cancel) {
     auto request = must_submit(*engine.engine, std::move(options));
     for (uint64_t spin = mix(i) % 5'000; spin > 0; --spin) parallel::cpu_pause();
     request.reset();
-    if (i % 2 == 0) std::fill(rows.begin(), rows.end(), 0.0F);  // a race under ThreadSanitizer, were it not so
+    if (i % 2 == 0)
+      std::fill(rows.begin(), rows.end(), 0.0F);  // a race under ThreadSanitizer, were it not so
   }
   EXPECT(soon([&] { return engine->stats().running == 0; }));
   expect_at_rest(engine);
@@ -125,7 +127,8 @@ TEST(destroy_in_flight_ends_every_request) {
       setup.threads = 2;
       setup.sequences = 2;
       auto engine = std::make_unique<FakeEngine>(setup);
-      for (uint64_t i = 0; i < 6; ++i) requests.push_back(must_submit(*engine->engine, greedy(some_prompt(i, 20), 200)));
+      for (uint64_t i = 0; i < 6; ++i)
+        requests.push_back(must_submit(*engine->engine, greedy(some_prompt(i, 20), 200)));
       for (uint64_t spin = mix(round) % 10'000; spin > 0; --spin) parallel::cpu_pause();
       engine->engine.reset();
       device_bytes = engine->device.allocated;
@@ -216,8 +219,10 @@ TEST(higher_priority_first_and_first_come_inside_one) {
   gate.open();
   for (const Waiter& waiter : waiters) EXPECT((waiter.request->wait(20 * kSecond)).ok());
   // Started in the order (priority, submission): stable sort by priority must sort the start times.
-  std::stable_sort(waiters.begin(), waiters.end(), [](const Waiter& a, const Waiter& b) { return a.priority > b.priority; });
-  // Submit times differ by microseconds; the runs lie behind one another, so queue_ns orders them except for that.
+  std::stable_sort(waiters.begin(), waiters.end(),
+                   [](const Waiter& a, const Waiter& b) { return a.priority > b.priority; });
+  // Submit times differ by microseconds; the runs lie behind one another, so queue_ns orders them
+  // except for that.
   for (size_t i = 1; i < waiters.size(); ++i) {
     EXPECT(waiters[i].request->stats().queue_ns > waiters[i - 1].request->stats().queue_ns ||
            waiters[i].request->id() > waiters[i - 1].request->id());
@@ -250,7 +255,9 @@ TEST(cancel_and_deadline_reach_a_request_that_waits) {
 
 TEST(deadline_ends_a_running_request) {
   FakeSetup setup;
-  setup.adjust = [](FakeRunner& runner) { runner.on_step = [](const StepSizes&) { usleep(1'000); }; };
+  setup.adjust = [](FakeRunner& runner) {
+    runner.on_step = [](const StepSizes&) { usleep(1'000); };
+  };
   FakeEngine engine(setup);
   const auto prompt = some_prompt(1, 10);
   RequestOptions options = greedy(prompt, 200);
@@ -267,13 +274,17 @@ TEST(broken_logits_fail_one_request_and_leave_no_trace) {
   setup.sequences = 3;
   setup.adjust = [](FakeRunner& runner) { runner.nan_after = 7; };
   FakeEngine engine(setup);
-  const auto usable = [](uint64_t seed) {  // a prompt whose greedy answer never meets the broken token
-    for (uint64_t s = seed;; ++s) {
-      auto prompt = some_prompt(s, 30);
-      const auto answer = reference_greedy(prompt, 20);
-      if (std::count(prompt.begin(), prompt.end(), 7) + std::count(answer.begin(), answer.end(), 7) == 0) return prompt;
-    }
-  };
+  const auto usable =
+      [](uint64_t seed) {  // a prompt whose greedy answer never meets the broken token
+        for (uint64_t s = seed;; ++s) {
+          auto prompt = some_prompt(s, 30);
+          const auto answer = reference_greedy(prompt, 20);
+          if (std::count(prompt.begin(), prompt.end(), 7) +
+                  std::count(answer.begin(), answer.end(), 7) ==
+              0)
+            return prompt;
+        }
+      };
   const auto good_prompt = usable(0), other_prompt = usable(1'000);
   auto bad_prompt = good_prompt;
   bad_prompt.push_back(7);
@@ -298,7 +309,8 @@ TEST(broken_logits_fail_one_request_and_leave_no_trace) {
   options.prompt = bad_prompt;
   options.logits = rows.data();
   options.logits_rows = static_cast<int64_t>(bad_prompt.size());
-  EXPECT(must_submit(*engine.engine, std::move(options))->wait(20 * kSecond).code() == Code::kCorrupt);
+  EXPECT(must_submit(*engine.engine, std::move(options))->wait(20 * kSecond).code() ==
+         Code::kCorrupt);
 }
 
 TEST(a_runners_error_fails_the_requests_of_the_step) {
@@ -345,7 +357,8 @@ TEST(forked_child_gets_errors_and_can_destroy_in_any_order) {
   if (child == 0) {
     alarm(10);  // a hang is a failure
     Chunk chunk;
-    bool ok = request->next(-1, &chunk).code() == Code::kClosed && request->wait(-1).code() == Code::kClosed;
+    bool ok = request->next(-1, &chunk).code() == Code::kClosed &&
+              request->wait(-1).code() == Code::kClosed;
     ok = ok && engine->engine->submit(greedy({1}, 1)).status().code() == Code::kClosed;
     request->cancel();
     engine->engine->shutdown();
@@ -370,7 +383,8 @@ TEST(idle_engine_uses_no_cpu) {
   const auto cpu_us = [] {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
   };
   const auto before = cpu_us();
   usleep(200'000);
@@ -433,7 +447,9 @@ TEST(eight_client_threads) {
   for (auto& client : clients) client.join();
   EXPECT_EQ(wrong.load(), 0);
   EXPECT(done.load() > 300);
-  EXPECT(soon([&] { return engine->stats().running + engine->stats().waiting + engine->stats().queue_depth == 0; }));
+  EXPECT(soon([&] {
+    return engine->stats().running + engine->stats().waiting + engine->stats().queue_depth == 0;
+  }));
   expect_at_rest(engine);
 }
 

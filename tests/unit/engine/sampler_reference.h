@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sampler again, the plain way: sort the whole vocabulary, compute in double, follow the list in sampler.h step by step.
+// The sampler again, the plain way: sort the whole vocabulary, compute in double, follow the list
+// in sampler.h step by step.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +19,25 @@ namespace lmn::engine {
 struct ReferenceDistribution {
   std::vector<double> adjusted;  // logits after bias and penalties [vocab]
   std::vector<double> p;         // probability of each token after all filters [vocab]
-  bool near_cut = false;         // a token lies so near a filter's bound that float rounding may decide either way
+  bool near_cut =
+      false;  // a token lies so near a filter's bound that float rounding may decide either way
 };
 
-inline ReferenceDistribution reference_distribution(const SamplingParams& params, const std::vector<float>& logits,
-                                                    const std::vector<int32_t>& tokens, size_t prompt_tokens) {
+inline ReferenceDistribution reference_distribution(const SamplingParams& params,
+                                                    const std::vector<float>& logits,
+                                                    const std::vector<int32_t>& tokens,
+                                                    size_t prompt_tokens) {
   const size_t vocab = logits.size();
   ReferenceDistribution out;
   out.adjusted.assign(logits.begin(), logits.end());
   auto& x = out.adjusted;
   for (const LogitBias& b : params.logit_bias) x[size_t(b.token_id)] += double(b.bias);
   std::map<int32_t, int> seen;
-  const size_t window = params.penalty_last_n == 0 ? tokens.size() : std::min(tokens.size(), size_t(params.penalty_last_n));
-  for (size_t i = tokens.size() - window; i < tokens.size(); ++i) seen[tokens[i]] += i >= prompt_tokens ? 1 : 0;
+  const size_t window = params.penalty_last_n == 0
+                            ? tokens.size()
+                            : std::min(tokens.size(), size_t(params.penalty_last_n));
+  for (size_t i = tokens.size() - window; i < tokens.size(); ++i)
+    seen[tokens[i]] += i >= prompt_tokens ? 1 : 0;
   for (const auto& [id, count] : seen) {
     double& v = x[size_t(id)];
     v = v > 0 ? v / double(params.repetition_penalty) : v * double(params.repetition_penalty);
@@ -45,12 +52,17 @@ inline ReferenceDistribution reference_distribution(const SamplingParams& params
     out.p[order[0]] = 1;
     return out;
   }
-  const auto close = [](double a, double b) { return std::abs(a - b) <= 1e-5 * std::max(std::abs(a), std::abs(b)); };
+  const auto close = [](double a, double b) {
+    return std::abs(a - b) <= 1e-5 * std::max(std::abs(a), std::abs(b));
+  };
   std::vector<double> w;  // in `order`
-  for (const size_t id : order) w.push_back(std::exp((x[id] - x[order[0]]) / double(params.temperature)));
+  for (const size_t id : order)
+    w.push_back(std::exp((x[id] - x[order[0]]) / double(params.temperature)));
   size_t keep = vocab;
   if (params.top_k > 0) keep = std::min(keep, size_t(params.top_k));
-  if (keep < vocab && x[order[keep - 1]] != x[order[keep]] && std::abs(x[order[keep - 1]] - x[order[keep]]) < 1e-5) out.near_cut = true;
+  if (keep < vocab && x[order[keep - 1]] != x[order[keep]] &&
+      std::abs(x[order[keep - 1]] - x[order[keep]]) < 1e-5)
+    out.near_cut = true;
   if (params.top_p < 1) {
     const double total = std::accumulate(w.begin(), w.begin() + ptrdiff_t(keep), 0.0);
     const double mass = double(params.top_p) * total;

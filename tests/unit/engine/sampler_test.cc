@@ -27,7 +27,8 @@ std::vector<float> random_row(uint32_t seed, size_t vocab, float spread) {
 class Bench {
  public:
   explicit Bench(size_t vocab) : sampler_(static_cast<int32_t>(vocab), ledger_) {}
-  // The token for number `index` of the stream: what the engine asks for after `index` generated tokens.
+  // The token for number `index` of the stream: what the engine asks for after `index` generated
+  // tokens.
   Sampler::Choice choose(const SamplingParams& params, const std::vector<float>& row, uint64_t seed,
                          const std::vector<int32_t>& tokens = {}, int32_t prompt = 0) {
     top_.assign(size_t(std::max(params.logprobs, 0)), {});
@@ -43,9 +44,11 @@ class Bench {
 
 // Known answers of Random123 (kat_vectors, "philox4x32 10").
 TEST(philox_known_answers) {
-  EXPECT((philox4x32({0, 0, 0, 0}, {0, 0}) == std::array<uint32_t, 4>{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
+  EXPECT((philox4x32({0, 0, 0, 0}, {0, 0}) ==
+          std::array<uint32_t, 4>{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
   constexpr uint32_t f = 0xFFFFFFFF;
-  EXPECT((philox4x32({f, f, f, f}, {f, f}) == std::array<uint32_t, 4>{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
+  EXPECT((philox4x32({f, f, f, f}, {f, f}) ==
+          std::array<uint32_t, 4>{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
   EXPECT((philox4x32({0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, {0xA4093822, 0x299F31D0}) ==
           std::array<uint32_t, 4>{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
 }
@@ -59,7 +62,8 @@ TEST(uniform_is_in_range_and_even) {
     ++bins[int(u * kBins)];
   }
   double chi2 = 0;
-  for (const int n : bins) chi2 += (n - double(kDraws) / kBins) * (n - double(kDraws) / kBins) / (double(kDraws) / kBins);
+  for (const int n : bins)
+    chi2 += (n - double(kDraws) / kBins) * (n - double(kDraws) / kBins) / (double(kDraws) / kBins);
   EXPECT(chi2 < 85.4);  // 99.9 % quantile of chi-square with 49 degrees of freedom
 }
 
@@ -91,7 +95,8 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals) {
 }
 
 TEST(non_finite_logits_are_named_wherever_they_are) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   for (const size_t vocab : {1u, 5u, 130u}) {
     Bench bench(vocab);
     for (const float bad : {inf, -inf, nan, -nan}) {
@@ -103,13 +108,18 @@ TEST(non_finite_logits_are_named_wherever_they_are) {
         EXPECT_EQ(choice.token_id, -1);
       }
     }
-    EXPECT_EQ(bench.choose({}, std::vector<float>(vocab, std::numeric_limits<float>::max()), 0).non_finite, -1);
-    EXPECT_EQ(bench.choose({}, std::vector<float>(vocab, std::numeric_limits<float>::denorm_min()), 0).non_finite, -1);
+    EXPECT_EQ(bench.choose({}, std::vector<float>(vocab, std::numeric_limits<float>::max()), 0)
+                  .non_finite,
+              -1);
+    EXPECT_EQ(
+        bench.choose({}, std::vector<float>(vocab, std::numeric_limits<float>::denorm_min()), 0)
+            .non_finite,
+        -1);
   }
 }
 
-// Every filter, alone and together, against the plain computation: the token must be the one at which the reference's
-// cumulative distribution by ascending id passes the same uniform number.
+// Every filter, alone and together, against the plain computation: the token must be the one at
+// which the reference's cumulative distribution by ascending id passes the same uniform number.
 TEST(draws_invert_the_reference_distribution) {
   std::vector<SamplingParams> all(14);
   all[1].temperature = 0.7F;
@@ -122,9 +132,12 @@ TEST(draws_invert_the_reference_distribution) {
   all[8].min_p = 0.1F;
   all[9].top_k = 50, all[9].top_p = 0.8F;
   all[10].top_k = 300, all[10].top_p = 0.95F, all[10].min_p = 0.02F, all[10].temperature = 1.3F;
-  all[11].repetition_penalty = 1.3F, all[11].presence_penalty = 0.5F, all[11].frequency_penalty = 0.25F;
-  all[12].repetition_penalty = 0.8F, all[12].frequency_penalty = -0.5F, all[12].penalty_last_n = 20, all[12].top_k = 20;
-  all[13].logit_bias = {{3, 5.0F}, {900, -std::numeric_limits<float>::infinity()}, {3, 1.0F}}, all[13].top_p = 0.7F;
+  all[11].repetition_penalty = 1.3F, all[11].presence_penalty = 0.5F,
+  all[11].frequency_penalty = 0.25F;
+  all[12].repetition_penalty = 0.8F, all[12].frequency_penalty = -0.5F, all[12].penalty_last_n = 20,
+  all[12].top_k = 20;
+  all[13].logit_bias = {{3, 5.0F}, {900, -std::numeric_limits<float>::infinity()}, {3, 1.0F}},
+  all[13].top_p = 0.7F;
   constexpr size_t kVocab = 1'000;
   Bench bench(kVocab);
   int compared = 0;
@@ -132,7 +145,8 @@ TEST(draws_invert_the_reference_distribution) {
     for (uint32_t r = 0; r < 8; ++r) {
       const auto row = random_row(r + 100, kVocab, spread);
       std::vector<int32_t> tokens;
-      for (int32_t i = 0; i < 60; ++i) tokens.push_back(static_cast<int32_t>((i * i * 7 + int(r)) % 90));
+      for (int32_t i = 0; i < 60; ++i)
+        tokens.push_back(static_cast<int32_t>((i * i * 7 + int(r)) % 90));
       for (const SamplingParams& params : all) {
         const auto want = reference_distribution(params, row, tokens, 40);
         if (want.near_cut) continue;
@@ -159,7 +173,8 @@ TEST(kept_tokens_by_hand) {
   Bench bench(4);
   const auto kept = [&](const SamplingParams& params) {
     std::set<int32_t> ids;
-    for (uint64_t seed = 0; seed < 400; ++seed) ids.insert(bench.choose(params, row, seed).token_id);
+    for (uint64_t seed = 0; seed < 400; ++seed)
+      ids.insert(bench.choose(params, row, seed).token_id);
     return ids;
   };
   using Ids = std::set<int32_t>;
@@ -178,10 +193,13 @@ TEST(kept_tokens_by_hand) {
   EXPECT((kept(with([](auto& p) { p.min_p = 1; })) == Ids{1}));
   // top_p after top_k: of {0.4, 0.3} renormalised, 0.57 alone holds 0.55.
   EXPECT((kept(with([](auto& p) { p.top_k = 2, p.top_p = 0.55F; })) == Ids{1}));
-  // top_p before a temperature of 4 would keep one token of 0.39; after it, the probabilities are 0.30 0.28 0.25 0.17.
+  // top_p before a temperature of 4 would keep one token of 0.39; after it, the probabilities are
+  // 0.30 0.28 0.25 0.17.
   EXPECT((kept(with([](auto& p) { p.temperature = 4, p.top_p = 0.39F; })) == Ids{1, 3}));
   const float minus_inf = -std::numeric_limits<float>::infinity();
-  EXPECT((kept(with([&](auto& p) { p.logit_bias = {{1, minus_inf}, {3, minus_inf}}; })) == Ids{0, 2}));
+  EXPECT((kept(with([&](auto& p) {
+            p.logit_bias = {{1, minus_inf}, {3, minus_inf}};
+          })) == Ids{0, 2}));
   EXPECT((kept(with([&](auto& p) {
             p.logit_bias = {{0, minus_inf}, {1, minus_inf}, {2, minus_inf}, {3, minus_inf}};
           })) == Ids{-1}));
@@ -205,22 +223,27 @@ TEST(ties_go_to_the_lowest_ids) {
 TEST(penalties_by_hand) {
   SamplingParams params;
   params.temperature = 0;
-  // Prompt {0, 1}, output {1, 2, 2}. Repetition 2: 4 -> 2, -1 -> -2. Presence 0.5, frequency 0.25 on the output only.
+  // Prompt {0, 1}, output {1, 2, 2}. Repetition 2: 4 -> 2, -1 -> -2. Presence 0.5, frequency 0.25
+  // on the output only.
   const std::vector<int32_t> tokens = {0, 1, 1, 2, 2};
   Bench bench(4);
   params.repetition_penalty = 2;
   EXPECT_EQ(bench.choose(params, {4, 1, 1, 1.9F}, 0, tokens, 2).token_id, 0);  // 2.0 beats 1.9
   EXPECT_EQ(bench.choose(params, {4, 1, 1, 2.1F}, 0, tokens, 2).token_id, 3);
-  EXPECT_EQ(bench.choose(params, {-1, -9, -9, -1.9F}, 0, tokens, 2).token_id, 3);  // -2.0 against -1.9
+  EXPECT_EQ(bench.choose(params, {-1, -9, -9, -1.9F}, 0, tokens, 2).token_id,
+            3);  // -2.0 against -1.9
   params.repetition_penalty = 1;
   params.presence_penalty = 0.5F;
   params.frequency_penalty = 0.25F;
-  EXPECT_EQ(bench.choose(params, {3, 3.7F, 0, 0}, 0, tokens, 2).token_id, 0);   // 3.7 - 0.75 < 3: token 0 is not in the output
-  EXPECT_EQ(bench.choose(params, {3, 3.8F, 0, 0}, 0, tokens, 2).token_id, 1);   // 3.8 - 0.75 > 3
-  EXPECT_EQ(bench.choose(params, {3, 0, 3.9F, 0}, 0, tokens, 2).token_id, 0);   // 3.9 - 1.0 < 3: two occurrences
-  params.penalty_last_n = 1;                                                    // sees one of them
-  EXPECT_EQ(bench.choose(params, {3, 0, 3.9F, 0}, 0, tokens, 2).token_id, 2);   // 3.9 - 0.75 > 3
-  EXPECT_EQ(bench.choose(params, {3, 3.1F, 0, 0}, 0, tokens, 2).token_id, 1);   // token 1 is out of the window
+  EXPECT_EQ(bench.choose(params, {3, 3.7F, 0, 0}, 0, tokens, 2).token_id,
+            0);  // 3.7 - 0.75 < 3: token 0 is not in the output
+  EXPECT_EQ(bench.choose(params, {3, 3.8F, 0, 0}, 0, tokens, 2).token_id, 1);  // 3.8 - 0.75 > 3
+  EXPECT_EQ(bench.choose(params, {3, 0, 3.9F, 0}, 0, tokens, 2).token_id,
+            0);               // 3.9 - 1.0 < 3: two occurrences
+  params.penalty_last_n = 1;  // sees one of them
+  EXPECT_EQ(bench.choose(params, {3, 0, 3.9F, 0}, 0, tokens, 2).token_id, 2);  // 3.9 - 0.75 > 3
+  EXPECT_EQ(bench.choose(params, {3, 3.1F, 0, 0}, 0, tokens, 2).token_id,
+            1);  // token 1 is out of the window
   // A penalty so small that it would divide to infinity neither breaks nor hides the token.
   params = {};
   params.temperature = 0;
@@ -244,7 +267,8 @@ TEST(frequencies_follow_the_distribution) {
       EXPECT_EQ(count[id], 0);
       continue;
     }
-    chi2 += (count[id] - kDraws * want.p[id]) * (count[id] - kDraws * want.p[id]) / (kDraws * want.p[id]);
+    chi2 += (count[id] - kDraws * want.p[id]) * (count[id] - kDraws * want.p[id]) /
+            (kDraws * want.p[id]);
   }
   EXPECT(chi2 < 43.8);  // 99.9 % quantile with 19 degrees of freedom
 }
@@ -265,7 +289,8 @@ TEST(logprobs_are_the_models_own) {
     EXPECT_NEAR(choice.logprob, row[size_t(choice.token_id)] - std::log(sum), 2e-6);
     std::vector<int32_t> order(kVocab);
     for (size_t i = 0; i < kVocab; ++i) order[i] = static_cast<int32_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[size_t(a)] > row[size_t(b)]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return row[size_t(a)] > row[size_t(b)]; });
     for (size_t i = 0; i < 20; ++i) {
       EXPECT_EQ(bench.top()[i].token_id, order[i]);
       EXPECT_NEAR(bench.top()[i].logprob, row[size_t(order[i])] - std::log(sum), 2e-6);
@@ -275,7 +300,8 @@ TEST(logprobs_are_the_models_own) {
   all.logprobs = 3;
   Bench small(3);
   EXPECT_EQ(small.choose(all, {1, 3, 2}, 0).non_finite, -1);
-  EXPECT((small.top()[0].token_id == 1 && small.top()[1].token_id == 2 && small.top()[2].token_id == 0));
+  EXPECT((small.top()[0].token_id == 1 && small.top()[1].token_id == 2 &&
+          small.top()[2].token_id == 0));
 }
 
 TEST(extreme_temperatures) {
@@ -284,14 +310,16 @@ TEST(extreme_temperatures) {
   SamplingParams params;
   params.temperature = std::numeric_limits<float>::denorm_min();  // as good as greedy
   const auto best = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
-  for (uint64_t seed = 0; seed < 50; ++seed) EXPECT_EQ(bench.choose(params, row, seed).token_id, best);
+  for (uint64_t seed = 0; seed < 50; ++seed)
+    EXPECT_EQ(bench.choose(params, row, seed).token_id, best);
   std::vector<float> huge = row;  // differences beyond the range of float
   huge[10] = std::numeric_limits<float>::max();
   huge[20] = std::numeric_limits<float>::lowest();
   params.temperature = 1;
   for (const float top_p : {1.0F, 0.5F}) {
     params.top_p = top_p;
-    for (uint64_t seed = 0; seed < 50; ++seed) EXPECT_EQ(bench.choose(params, huge, seed).token_id, 10);
+    for (uint64_t seed = 0; seed < 50; ++seed)
+      EXPECT_EQ(bench.choose(params, huge, seed).token_id, 10);
   }
 }
 

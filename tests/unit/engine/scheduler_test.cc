@@ -14,8 +14,8 @@ std::string plan(const std::vector<SequenceView>& running, const StepBudget& bud
   schedule(running, budget, step);
   std::string out;
   for (const Slice& s : step) {
-    out += (out.empty() ? "" : " ") + std::to_string(s.sequence) + ":" + std::to_string(s.begin) + "+" +
-           std::to_string(s.tokens) + "/" + std::to_string(s.outputs);
+    out += (out.empty() ? "" : " ") + std::to_string(s.sequence) + ":" + std::to_string(s.begin) +
+           "+" + std::to_string(s.tokens) + "/" + std::to_string(s.outputs);
   }
   return out;
 }
@@ -36,7 +36,8 @@ TEST(decodes_go_before_prompts) {
 }
 
 TEST(budgets_bound_the_step) {
-  const std::vector<SequenceView> decodes = {{9, 8, 64, false}, {9, 8, 64, false}, {9, 8, 64, false}};
+  const std::vector<SequenceView> decodes = {
+      {9, 8, 64, false}, {9, 8, 64, false}, {9, 8, 64, false}};
   EXPECT_EQ(plan(decodes, {2, 2, 8, 8}), "0:8+1/1 1:8+1/1");
   EXPECT_EQ(plan(decodes, {64, 64, 2, 8}), "0:8+1/1 1:8+1/1");
   EXPECT_EQ(plan(decodes, {64, 64, 8, 2}), "0:8+1/1 1:8+1/1");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A SentencePiece vocabulary of kFakeVocab tokens, small enough to read: what the hash model's token ids say.
+// A SentencePiece vocabulary of kFakeVocab tokens, small enough to read: what the hash model's
+// token ids say.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,8 @@ struct TinyVocabulary {
     add("<0x82>", "\x82");
     add("<0xAC>", "\xAC");
     for (char c = 'a'; c <= 'z'; ++c) add(std::string(1, c), std::string(1, c));
-    for (char c = 'a'; written.size() < size_t(kFakeVocab); ++c) add(std::string("\xE2\x96\x81") + c, std::string(" ") + c);
+    for (char c = 'a'; written.size() < size_t(kFakeVocab); ++c)
+      add(std::string("\xE2\x96\x81") + c, std::string(" ") + c);
   }
 
  private:

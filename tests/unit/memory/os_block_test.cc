@@ -21,8 +21,10 @@ TEST(block_is_zeroed_aligned_and_rounded_to_pages) {
     ASSERT_OK(block);
     EXPECT_EQ(block->size() % page, size_t{0});
     EXPECT(block->size() >= bytes && block->size() < bytes + page);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(block->data()) % (bytes >= (2u << 20) ? 2u << 20 : page), uintptr_t{0});
-    EXPECT(std::all_of(block->data(), block->data() + block->size(), [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block->data()) % (bytes >= (2u << 20) ? 2u << 20 : page),
+              uintptr_t{0});
+    EXPECT(std::all_of(block->data(), block->data() + block->size(),
+                       [](std::byte b) { return b == std::byte{0}; }));
     std::fill(block->data(), block->data() + block->size(), std::byte{1});
   }
 }
@@ -34,7 +36,8 @@ TEST(memory_is_backed_where_touched_only) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> resident(block->size() / page);
   ASSERT(mincore(block->data(), block->size(), resident.data()) == 0);
-  const auto pages = std::count_if(resident.begin(), resident.end(), [](unsigned char c) { return (c & 1) != 0; });
+  const auto pages =
+      std::count_if(resident.begin(), resident.end(), [](unsigned char c) { return (c & 1) != 0; });
   EXPECT(pages >= 1 && static_cast<size_t>(pages) * page <= (4u << 20));
 }
 

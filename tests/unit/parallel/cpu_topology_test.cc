@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Texts as Linux writes them: Documentation/admin-guide/cgroup-v2.rst (cpu.max), cgroup-v1/ and sched-bwc.rst (cfs files),
-// proc(5) and cgroups(7) (/proc/self/cgroup).
+// Texts as Linux writes them: Documentation/admin-guide/cgroup-v2.rst (cpu.max), cgroup-v1/ and
+// sched-bwc.rst (cfs files), proc(5) and cgroups(7) (/proc/self/cgroup).
 #include "parallel/cpu_topology.h"
 
 #include <sched.h>

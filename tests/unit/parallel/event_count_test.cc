@@ -34,7 +34,8 @@ TEST(deadlines_do_not_overflow) {
   EXPECT(deadline_after(0) <= now_ns());
 }
 
-// Two threads hand a plain variable back and forth; a lost wake-up hangs, a missing ordering is a report of TSan.
+// Two threads hand a plain variable back and forth; a lost wake-up hangs, a missing ordering is a
+// report of TSan.
 void ping_pong(int64_t spin_ns) {
   EventCount ping, pong;
   int64_t value = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every interleaving of the ring's own code. ModelAtomic gives control away before each operation; threads are fibres
-// (ucontext); a depth-first search replays the program under every schedule of those points. This covers all sequentially
-// consistent executions of the small programs below. Orders weaker than that are the header's argument and
-// ThreadSanitizer's business.
+// Every interleaving of the ring's own code. ModelAtomic gives control away before each operation;
+// threads are fibres (ucontext); a depth-first search replays the program under every schedule of
+// those points. This covers all sequentially consistent executions of the small programs below.
+// Orders weaker than that are the header's argument and ThreadSanitizer's business.
 #include <ucontext.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ namespace {
 
 class Explorer {
  public:
-  // Runs make_program() and all its threads under every schedule; check() after each. Returns the number of schedules.
+  // Runs make_program() and all its threads under every schedule; check() after each. Returns the
+  // number of schedules.
   int64_t explore(const std::function<std::vector<std::function<void()>>()>& make_program,
                   const std::function<void()>& check) {
     current_explorer = this;
@@ -76,7 +77,8 @@ class Explorer {
       fiber.context.uc_link = nullptr;
       makecontext(&fiber.context, enter, 0);
     }
-    for (size_t i = 0; i < bodies_.size(); ++i) resume(static_cast<int>(i));  // up to its first operation: no choice
+    for (size_t i = 0; i < bodies_.size(); ++i)
+      resume(static_cast<int>(i));  // up to its first operation: no choice
     for (size_t depth = 0;; ++depth) {
       std::vector<int> ready;
       for (size_t i = 0; i < bodies_.size(); ++i) {
@@ -128,7 +130,8 @@ class ModelAtomic {
 };
 using ModelRing = PriorityRing<int, ModelAtomic>;
 
-// Producer p pushes pushes[p] values (10 p, 10 p + 1, …) into a ring of two cells while the consumer pops `pops` times.
+// Producer p pushes pushes[p] values (10 p, 10 p + 1, …) into a ring of two cells while the
+// consumer pops `pops` times.
 int64_t explore_producers(const std::vector<int>& pushes, int pops) {
   std::unique_ptr<ModelRing> ring;
   std::vector<int> popped, accepted;

@@ -58,7 +58,8 @@ TEST(smallest_ring) {
   }
 }
 
-// value = producer << 40 | level << 32 | number: every one arrives once, and in order for its producer and level.
+// value = producer << 40 | level << 32 | number: every one arrives once, and in order for its
+// producer and level.
 TEST(producers_under_stress_lose_nothing_and_keep_their_order) {
   constexpr int kProducers = 4, kLevels = 4;
   constexpr uint32_t kPerLevel = 20'000;
@@ -93,7 +94,8 @@ TEST(producers_under_stress_lose_nothing_and_keep_their_order) {
     }
     ++received;
     uint32_t& want = expected[value >> 40][level];
-    ordered = ordered && ((value >> 32) & 0xFF) == static_cast<uint64_t>(level) && (value & 0xFFFFFFFF) == want;
+    ordered = ordered && ((value >> 32) & 0xFF) == static_cast<uint64_t>(level) &&
+              (value & 0xFFFFFFFF) == want;
     ++want;
   }
   for (auto& producer : producers) producer.join();

@@ -45,8 +45,8 @@ TEST(every_member_runs_once_and_index_0_is_the_caller) {
   }
 }
 
-// Each stage reads what all members wrote in the stage before: plain memory, so a missing ordering is a wrong sum here and a
-// report under ThreadSanitizer.
+// Each stage reads what all members wrote in the stage before: plain memory, so a missing ordering
+// is a wrong sum here and a report under ThreadSanitizer.
 void check_barriers(ThreadTeam& team, int stages) {
   const int size = team.size();
   std::vector<std::vector<int64_t>> values(2, std::vector<int64_t>(static_cast<size_t>(size), 1));
@@ -54,7 +54,8 @@ void check_barriers(ThreadTeam& team, int stages) {
     for (int stage = 0; stage < stages; ++stage) {
       const auto& from = values[static_cast<size_t>(stage % 2)];
       auto& to = values[static_cast<size_t>((stage + 1) % 2)];
-      to[static_cast<size_t>(index)] = std::accumulate(from.begin(), from.end(), int64_t{0}) % 1000003 + index;
+      to[static_cast<size_t>(index)] =
+          std::accumulate(from.begin(), from.end(), int64_t{0}) % 1000003 + index;
       team.barrier(index);
     }
   });
@@ -86,12 +87,14 @@ TEST(exception_on_any_member_reaches_the_caller_and_the_team_lives) {
     for (const int size : kSizes) {
       const auto team = make_team(size, spin_ns);
       for (int thrower = 0; thrower < size; ++thrower) {
-        for (int stage = 0; stage < 3; ++stage) {  // before the first barrier, between two, after the last
+        for (int stage = 0; stage < 3;
+             ++stage) {  // before the first barrier, between two, after the last
           std::string caught;
           try {
             team->run([&](int index) {
               for (int s = 0; s < 3; ++s) {
-                if (index == thrower && s == stage) throw BrokenInvariant("stage " + std::to_string(s));
+                if (index == thrower && s == stage)
+                  throw BrokenInvariant("stage " + std::to_string(s));
                 if (s < 2) team->barrier(index);
               }
             });
@@ -166,7 +169,8 @@ TEST(idle_team_uses_no_cpu) {
   const auto cpu_us = [] {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
   };
   const auto before = cpu_us();
   usleep(200'000);
@@ -191,7 +195,8 @@ TEST(barrier_cost) {
   std::printf("     barrier of 2 members: %.0f ns (best of 10)\n", best);
   int64_t start = now_ns();
   for (int i = 0; i < kRounds; ++i) team->run([](int) {});
-  std::printf("     fork-join of 2 members: %.0f ns\n", static_cast<double>(now_ns() - start) / kRounds);
+  std::printf("     fork-join of 2 members: %.0f ns\n",
+              static_cast<double>(now_ns() - start) / kRounds);
 }
 
 }  // namespace
