@@ -246,8 +246,8 @@ Status infer_columns(const Graph& graph, const Node& node, Types* out) {
   LMN_RETURN_IF_ERROR(c.matrix(0, DType::kF32));
   const int64_t begin = c.integer("begin"), count = c.integer("count");
   if (begin < 0 || count <= 0 || begin > c.size(0, 1) || count > c.size(0, 1) - begin) {
-    return c.fail("columns " + std::to_string(begin) + " to " + std::to_string(begin + count) +
-                  " of " + c.type(0).to_string());
+    return c.fail(std::to_string(count) + " columns from " + std::to_string(begin) + " of " +
+                  c.type(0).to_string());
   }
   *out = {tensor(DType::kF32, {c.dim(0, 0), count})};
   return {};

@@ -215,7 +215,7 @@ TEST(infers_pointwise_and_rows) {
       "f32[tokens, 6]");
   expect(
       Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", int64_t{3}}, {"count", int64_t{6}}}),
-      "columns 'n': columns 3 to 9 of f32[tokens, 8]");
+      "columns 'n': 6 columns from 3 of f32[tokens, 8]");
   expect(Case()
              .f32({"tokens", 8})
              .infer(Op::kColumns, {{"begin", INT64_MAX}, {"count", int64_t{1}}})

@@ -57,7 +57,7 @@ TEST(default_model_matches_golden_logits) {
   HostDevice device;
   auto team = make_team(1);
   auto plan = make_plan(optimized(model.graph, device), device, *team, plan_options(64));
-  for (size_t i = 0; i < golden["prompts"].size(); i += 3) {  // the reference kernels are slow
+  for (size_t i = 0; i < golden["prompts"].size(); i += 5) {  // the reference kernels are slow
     const json::Value& prompt = golden["prompts"][i];
     Cache cache(*plan, 8);
     Sequence sequence;
