@@ -147,7 +147,7 @@ def stage_python(log: Log) -> Result:
     """The Python package and the command line, as installed."""
     junit = LOGS / "python.xml"
     junit.unlink(missing_ok=True)
-    _, output = log.run(env.VENV_PYTHON, "-m", "pytest", f"--junitxml={junit}", "tests/python")
+    _, output = log.run(env.VENV_PYTHON, "-m", "pytest", f"--junitxml={junit}", "tests/python", limit_s=1500)
     print(*(line for line in output.splitlines() if line.startswith("note: ")), sep="\n")
     return from_pytest(junit) if junit.exists() else Result.one("pytest", ok=False)
 

@@ -250,7 +250,8 @@ class LLM:
     def score(self, prompt: Prompt, *, chunk: int | None = None) -> _lmnative.Tensor:
         """The logits after every token of a sequence: a Tensor, float32 [tokens, vocab].
 
-        ``numpy.from_dlpack`` and ``torch.from_dlpack`` share its memory. Row i predicts token i + 1.
+        ``numpy.from_dlpack`` and ``torch.from_dlpack`` share its memory. Row i predicts token i + 1. KeyboardInterrupt ends
+        the call at once; the engine finishes the step in the background and drops the result.
 
         Args:
             prompt: Token ids, as for generate; or text, which is encoded as generate would.
