@@ -4,7 +4,10 @@ option(LMN_BUILD_PYTHON "Build the Python extension (set by scikit-build-core)" 
 option(LMN_BUILD_FUZZERS "Build the libFuzzer targets (Clang only)" OFF)
 option(LMN_WERROR "Warnings are errors" OFF)
 set(LMN_SANITIZE "" CACHE STRING "Sanitizers, separated by commas: address,undefined or thread")
-set(LMN_CUDA OFF CACHE STRING "CUDA device: ON, OFF or AUTO (reserved; there is no CUDA source yet)")
+set(LMN_CUDA OFF CACHE STRING "CUDA device: ON, OFF or AUTO")
+if(LMN_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "LMN_CUDA=ON: this version has no CUDA device; use OFF, or AUTO to take one where it exists")
+endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)

@@ -37,6 +37,7 @@ TEST_FILES = {
     "tests/abi/abidiff_test.py": lambda path: "abi_diff",
     "tests/abi/install_test.py": lambda path: "abi_install",
     "tests/abi/layout_test.c": lambda path: "abi_layout",
+    "tests/abi/steady_state_test.c": lambda path: "abi_steady_state",
     "tests/abi/make_layout_test.py": lambda path: "abi_layout",
     "tests/python/*_test.py": lambda path: path.stem,
 }

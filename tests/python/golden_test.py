@@ -46,6 +46,20 @@ def test_greedy_tokens(llm, golden, index):
     assert out.token_ids[:certain] == wanted[:certain]
 
 
+def test_greedy_choices_along_the_reference(llm, golden, note):
+    # Past the first uncertain place, too: after the reference's own tokens, every choice it is sure of must be ours.
+    compared = 0
+    for prompt in golden["prompts"]:
+        wanted = np.array(prompt["greedy_ids"])
+        logits = np.from_dlpack(llm.score(prompt["ids"] + prompt["greedy_ids"]))[len(prompt["ids"]) - 1 : -1]
+        margins = np.array(prompt["greedy_margins"])
+        certain = np.flatnonzero(margins >= MARGIN)
+        assert logits.argmax(axis=-1)[certain].tolist() == wanted[certain].tolist()
+        compared += len(certain)
+    note(f"greedy choices along the reference: {compared} compared")
+    assert compared >= 200
+
+
 def test_prompt_likelihood(llm, golden):
     # Total over all prompts: single ones are short, and their rounding errors do not average out.
     ours = reference = 0.0
