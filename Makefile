@@ -6,12 +6,12 @@ PYTHON ?= python3
 PROMPT ?= What is a lighthouse for? Answer in three sentences.
 VENV := .venv/bin
 
-.PHONY: help demo test bench asan tsan fuzz lint format clean
+.PHONY: help demo test bench bench-peers asan tsan fuzz lint format clean
 
 help:
 	@echo "make demo [PROMPT=\"…\"]   build, install into .venv, and watch a language model answer"
 	@echo "make test                every test; make asan, tsan, fuzz: one stage of it"
-	@echo "make bench               benchmarks (see bench/run.py --help)"
+	@echo "make bench               benchmarks (see bench/run.py --help); make bench-peers: against llama.cpp, built from PyPI"
 	@echo "make lint, make format   check or fix the style;  make clean   remove what was built"
 
 # The prompt goes through the environment, unexpanded: quotes and dollars in it are the user's.
@@ -29,6 +29,12 @@ asan tsan fuzz:
 bench:
 	@$(PYTHON) tests/environment.py demo
 	@$(VENV)/python bench/run.py decode prefill load
+
+# llama-cpp-python compiles llama.cpp for this machine, which takes some minutes.
+bench-peers:
+	@$(PYTHON) tests/environment.py demo
+	@$(VENV)/python -m pip install --quiet llama-cpp-python
+	@$(VENV)/python bench/run.py decode prefill load --peers --json build/bench.json
 
 lint format:
 	@$(PYTHON) tests/style.py $@
