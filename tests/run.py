@@ -249,6 +249,8 @@ def main() -> int:
     for name in stages:
         if name not in STAGES:
             parser.error(f"unknown stage {name!r}: choose from {', '.join(STAGES)}")
+    # A shell starts background jobs with Ctrl-C ignored, which children inherit; some tests need it to work.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         env.set_up("test")
     except env.Missing as missing:

@@ -105,20 +105,6 @@ _BY_STATUS = {
 }
 
 
-# Fields of the C ABI that Python calls differently: messages name the keyword that the caller wrote.
-_KEYWORDS = {
-    "context_tokens": "context",
-    "prefill_chunk_tokens": "prefill_chunk",  # before chunk_tokens, which it contains
-    "chunk_tokens": "chunk",
-    "top_logprobs": "logprobs",
-    "stop_ids": "stop_token_ids",
-    "deadline_ns": "timeout",
-}
-
-
 def from_status(status: int, message: str) -> Error:
     """The exception for an lmn_status. Called by the extension module."""
-    if status == InvalidArgumentError.status:
-        for field, keyword in _KEYWORDS.items():
-            message = message.replace(field, keyword)
     return _BY_STATUS.get(status, InternalError)(message)

@@ -105,9 +105,9 @@ class LLM:
     Args:
         model: Path of a GGUF file, a known name ("smollm2-135m"), or an open Model.
         threads: Worker threads, 1 to 1024. Default None: the CPUs usable here (affinity and cgroup quota).
-        context: Longest sequence in tokens, prompt and answer together. Default None: the model's context length.
-        kv_tokens: Tokens that the KV cache holds, which sets its memory. Default None: `context`.
-        prefill_chunk: Prompt tokens computed in one step, 1 to 4096. Default 512. Never changes a result.
+        context_tokens: Longest sequence, prompt and answer together. Default None: the model's context length.
+        kv_tokens: Tokens that the KV cache holds, which sets its memory. Default None: `context_tokens`.
+        prefill_chunk_tokens: Prompt tokens computed in one step, 1 to 4096. Default 512. Never changes a result.
         queue_capacity: Requests that may wait, 1 or more. Default 1024.
         read_mode, progress: As for Model.
 
@@ -123,18 +123,18 @@ class LLM:
         model: str | os.PathLike[str] | Model,
         *,
         threads: int | None = None,
-        context: int | None = None,
+        context_tokens: int | None = None,
         kv_tokens: int | None = None,
-        prefill_chunk: int = 512,
+        prefill_chunk_tokens: int = 512,
         queue_capacity: int = 1024,
         read_mode: str = "map",
         progress: bool | Callable[[str, int, int], None] | None = None,
     ) -> None:
         sizes = (
             0 if threads is None else integer("threads", threads, 1, 1024),
-            0 if context is None else integer("context", context, 1, 2**32 - 1),
+            0 if context_tokens is None else integer("context_tokens", context_tokens, 1, 2**32 - 1),
             0 if kv_tokens is None else integer("kv_tokens", kv_tokens, 1, 2**32 - 1),
-            integer("prefill_chunk", prefill_chunk, 1, 4096),
+            integer("prefill_chunk_tokens", prefill_chunk_tokens, 1, 4096),
             integer("queue_capacity", queue_capacity, 1, 2**32 - 1),
         )
         self.model: Model = model if isinstance(model, Model) else Model(model, read_mode=read_mode, progress=progress)
@@ -182,11 +182,12 @@ class LLM:
             stop: A string or several; the text ends before the first match, also one across tokens. Default: none.
             stop_token_ids: Token ids that end the answer, beside the model's own. Default: none.
             ignore_eos: True: the model's end-of-generation tokens do not end the answer. Default False.
-            logprobs: How many alternatives to report with each token's log probability, 0 to 64. Default None: nothing.
+            logprobs: True: report each token's log probability. Default False.
+            top_logprobs: How many likeliest alternatives to report with it, 0 to 64; above 0 implies `logprobs`. Default 0.
             logits: True: give the logits of each generated token, float32 [tokens, vocab]. Default False.
             logit_bias: {token id: number added to its logit}; -inf forbids the token. Default: none.
             priority: -2 to 2, higher goes first. Default 0.
-            timeout: Seconds from now, above 0; then the answer ends with finish_reason "deadline". Default None: never.
+            deadline: Seconds from now, above 0; then the answer ends with finish_reason "deadline". Default None: never.
             keep_special: True: control tokens appear in the text. Default False.
             parse_special: True: the text of control tokens in a text prompt becomes those tokens. Default False.
             add_bos: Put the BOS token before a text prompt. Default None: as the model says.
@@ -247,26 +248,27 @@ class LLM:
                 options = {"add_bos": False, **options}
         return self._submit(text, {"parse_special": True, **options})
 
-    def score(self, prompt: Prompt, *, chunk: int | None = None) -> _lmnative.Tensor:
+    def score(self, prompt: Prompt, *, chunk_tokens: int | None = None) -> _lmnative.Tensor:
         """The logits after every token of a sequence: a Tensor, float32 [tokens, vocab].
 
-        ``numpy.from_dlpack`` and ``torch.from_dlpack`` share its memory. Row i predicts token i + 1. KeyboardInterrupt ends
-        the call at once; the engine finishes the step in the background and drops the result.
+        ``numpy.from_dlpack`` and ``torch.from_dlpack`` share its memory. Row i predicts token i + 1. KeyboardInterrupt
+        stops the engine within one step.
 
         Args:
             prompt: Token ids, as for generate; or text, which is encoded as generate would.
-            chunk: Tokens computed in one step, 1 to 4096. Default None: `prefill_chunk`. Never changes the result.
+            chunk_tokens: Tokens computed in one step, 1 to 4096. Default None: `prefill_chunk_tokens`. Never changes the result.
 
         Raises:
             InvalidArgumentError: a token id out of range, no token at all, or more than the context holds.
         """
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, (str, bytes)) else prompt
-        return self._engine.score(ids, 0 if chunk is None else integer("chunk", chunk, 1, 4096))
+        return self._engine.score(ids, 0 if chunk_tokens is None else integer("chunk_tokens", chunk_tokens, 1, 4096))
 
     def memory(self) -> dict[str, MemoryUse]:
-        """Bytes per owner ("mapped", "packed_weights", "kv", "arena", …): what is held now, and the most so far.
+        """Bytes per owner ("mapped", "packed_weights", "kv", "requests", …): what is held now, and the most so far.
 
         "mapped" counts the model file's address space, which costs memory only where it was touched and not given back.
+        With read_mode="copy" it is 0, and "file_copy" counts the copy, which is held as long as the model.
         """
         return {owner: MemoryUse(current=now, peak=most) for owner, (now, most) in self._engine.memory().items()}
 

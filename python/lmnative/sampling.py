@@ -32,11 +32,12 @@ if TYPE_CHECKING:
         stop: str | Iterable[str]
         stop_token_ids: Iterable[int]
         ignore_eos: bool
-        logprobs: int | None
+        logprobs: bool
+        top_logprobs: int
         logits: bool
         logit_bias: Mapping[int, float] | None
         priority: int
-        timeout: float | None
+        deadline: float | None
         keep_special: bool
         parse_special: bool
         add_bos: bool | None
@@ -71,6 +72,13 @@ def positive(name: str, value: object) -> float:
     return result
 
 
+def boolean(name: str, value: object) -> bool:
+    """`value`, which must be a bool: other libraries take a number under this name, and it means something else."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {type(value).__name__}; top_logprobs takes a number")
+    return value
+
+
 def tristate(value: bool | None) -> int:
     """None, True, False as LMN_DEFAULT, LMN_YES, LMN_NO."""
     if value is None:
@@ -98,11 +106,12 @@ def request_options(
     stop: str | Iterable[str] = (),
     stop_token_ids: Iterable[int] = (),
     ignore_eos: bool = False,
-    logprobs: int | None = None,
+    logprobs: bool = False,
+    top_logprobs: int = 0,
     logits: bool = False,
     logit_bias: Mapping[int, float] | None = None,
     priority: int = 0,
-    timeout: float | None = None,
+    deadline: float | None = None,
     keep_special: bool = False,
     parse_special: bool = False,
     add_bos: bool | None = None,
@@ -114,7 +123,7 @@ def request_options(
         (parse_special, _lmnative.REQUEST_PARSE_SPECIAL),
         (seed is not None, _lmnative.REQUEST_SEED),
         (ignore_eos, _lmnative.REQUEST_IGNORE_EOS),
-        (logprobs is not None, _lmnative.REQUEST_LOGPROBS),
+        (boolean("logprobs", logprobs), _lmnative.REQUEST_LOGPROBS),
         (logits, _lmnative.REQUEST_LOGITS),
         (keep_special, _lmnative.REQUEST_KEEP_SPECIAL),
     ):
@@ -133,13 +142,13 @@ def request_options(
         "frequency_penalty": number("frequency_penalty", frequency_penalty),
         "penalty_last_n": 0 if penalty_last_n is None else integer("penalty_last_n", penalty_last_n, 1, 2**32 - 1),
         "seed": 0 if seed is None else integer("seed", seed, 0, 2**64 - 1),
-        "top_logprobs": 0 if logprobs is None else integer("logprobs", logprobs, 0, 2**32 - 1),
+        "top_logprobs": integer("top_logprobs", top_logprobs, 0, 2**32 - 1),
         "priority": integer("priority", priority, *int32),
         "logit_bias": [
             (integer("logit_bias token", token, *int32), number("logit_bias", bias))
             for token, bias in (logit_bias or {}).items()
         ],
         "stop": stops,
-        "stop_ids": [integer("stop_token_ids", token, *int32) for token in stop_token_ids or ()],
-        "deadline_ns": 0 if timeout is None else _seconds_to_ns("timeout", timeout),
+        "stop_token_ids": [integer("stop_token_ids", token, *int32) for token in stop_token_ids or ()],
+        "deadline_ns": 0 if deadline is None else _seconds_to_ns("deadline", deadline),
     }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Engines and requests. Handles are shared: a call keeps its handle while it runs without the GIL, so close() in another
-// Python thread never frees what is in use. Every wait is cut into slices that look for Ctrl-C. lmn_engine_score cannot
-// be cut, so it runs on a thread of its own: on Ctrl-C the caller gets its KeyboardInterrupt at once, and the thread
-// finishes the pass, drops the result and lets go of the engine.
+// Python thread never frees what is in use. Every wait is cut into slices that look for Ctrl-C, or asks for it from its
+// progress callback.
 #include <algorithm>
-#include <condition_variable>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "interrupt.h"
@@ -127,50 +124,17 @@ class Request {
   std::mutex in_next_;
 };
 
-// One lmn_engine_score call on its own thread.
-struct Scoring {
-  EnginePtr engine;
-  Ids ids;
-  lmn_score_options options = sized<lmn_score_options>();
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  lmn_status status = LMN_OK;
-  ErrorSlot error;
-  OwnedTensor logits;
-
-  Scoring(EnginePtr engine_in, Ids ids_in) : engine(std::move(engine_in)), ids(std::move(ids_in)) {}
-
-  void run() {
-    DLManagedTensorVersioned* result = nullptr;
-    const lmn_status got = lmn_engine_score(engine.get(), ids.tensor(), &options, &result, error.out());
-    const std::lock_guard lock(mutex);
-    logits.reset(result);
-    status = got;
-    done = true;
-    changed.notify_all();
-  }
-};
-
-// True once the call has returned; waits at most one slice for it.
-bool wait_for(Scoring& scoring) {
-  py::gil_scoped_release nogil;
-  std::unique_lock lock(scoring.mutex);
-  return scoring.changed.wait_for(lock, kSignalSlice, [&] { return scoring.done; });
-}
-
 class Engine {
  public:
-  Engine(const Model& model, int32_t threads, uint32_t context, uint32_t kv_tokens, uint32_t chunk, uint32_t queue,
-         const py::object& progress) {
+  Engine(const Model& model, int32_t threads, uint32_t context_tokens, uint32_t kv_tokens,
+         uint32_t prefill_chunk_tokens, uint32_t queue_capacity, const py::object& progress) {
     Progress reporter(progress);
     auto options = sized<lmn_engine_options>();
     options.threads = threads;
-    options.context_tokens = context;
+    options.context_tokens = context_tokens;
     options.kv_tokens = kv_tokens;
-    options.prefill_chunk_tokens = chunk;
-    options.queue_capacity = queue;
+    options.prefill_chunk_tokens = prefill_chunk_tokens;
+    options.queue_capacity = queue_capacity;
     options.progress = reporter.function();
     options.progress_user = reporter.user();
     auto info = sized<lmn_model_info>();
@@ -199,7 +163,7 @@ class Engine {
                                   float temperature, int32_t top_k, float top_p, float min_p, float repetition_penalty,
                                   float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
                                   uint64_t seed, uint32_t top_logprobs, int32_t priority, const py::list& logit_bias,
-                                  const py::list& stop, const py::list& stop_ids, uint64_t deadline_ns) {
+                                  const py::list& stop, const py::list& stop_token_ids, uint64_t deadline_ns) {
     const EnginePtr engine = use(engine_, "the LLM");
     auto options = sized<lmn_request_options>();
     options.flags = flags;
@@ -242,9 +206,9 @@ class Engine {
     options.stop = stops.data();
     options.stop_count = stops.size();
     std::vector<int32_t> stop_tokens;
-    for (const py::handle item : stop_ids) stop_tokens.push_back(item.cast<int32_t>());
-    options.stop_ids = stop_tokens.data();
-    options.stop_id_count = stop_tokens.size();
+    for (const py::handle item : stop_token_ids) stop_tokens.push_back(item.cast<int32_t>());
+    options.stop_token_ids = stop_tokens.data();
+    options.stop_token_id_count = stop_tokens.size();
 
     lmn_request* request = nullptr;
     ErrorSlot error;
@@ -257,18 +221,26 @@ class Engine {
     return std::make_unique<Request>(request, vocab_);
   }
 
-  Tensor score(const py::object& source, uint32_t chunk) {
-    auto scoring = std::make_shared<Scoring>(use(engine_, "the LLM"), Ids(source, "ids"));
-    scoring->options.chunk_tokens = chunk;
-    std::thread worker([scoring] { scoring->run(); });
-    while (!wait_for(*scoring)) {
-      if (PyErr_CheckSignals() == 0) continue;
-      worker.detach();
-      throw py::error_already_set();
+  Tensor score(const py::object& source, uint32_t chunk_tokens) {
+    EnginePtr engine = use(engine_, "the LLM");
+    const Ids ids(source, "ids");
+    Progress reporter{py::none()};
+    auto options = sized<lmn_score_options>();
+    options.chunk_tokens = chunk_tokens;
+    options.progress = reporter.function();
+    options.progress_user = reporter.user();
+    DLManagedTensorVersioned* logits = nullptr;
+    ErrorSlot error;
+    lmn_status status = LMN_OK;
+    {
+      py::gil_scoped_release nogil;
+      status = lmn_engine_score(engine.get(), ids.tensor(), &options, &logits, error.out());
     }
-    worker.join();
-    check(scoring->status, scoring->error);
-    return Tensor(std::move(scoring->logits));
+    drop(engine);  // perhaps the last share, after close() in another thread
+    OwnedTensor owned(logits);
+    reporter.rethrow();
+    check(status, error);
+    return Tensor(std::move(owned));
   }
 
   py::dict stats() const {
@@ -333,7 +305,7 @@ void bind_engine(py::module_& module) {
            py::arg("max_tokens"), py::arg("temperature"), py::arg("top_k"), py::arg("top_p"), py::arg("min_p"),
            py::arg("repetition_penalty"), py::arg("presence_penalty"), py::arg("frequency_penalty"),
            py::arg("penalty_last_n"), py::arg("seed"), py::arg("top_logprobs"), py::arg("priority"),
-           py::arg("logit_bias"), py::arg("stop"), py::arg("stop_ids"), py::arg("deadline_ns"))
+           py::arg("logit_bias"), py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"))
       .def("score", &Engine::score)
       .def("stats", &Engine::stats)
       .def("memory", &Engine::memory)

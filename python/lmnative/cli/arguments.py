@@ -124,7 +124,7 @@ def _add_engine_options(parser: Parser) -> None:
     group = parser.add_argument_group("engine")
     add = group.add_argument
     add("-t", "--threads", type=int, metavar="N", help="worker threads (default: usable CPUs)")
-    add("-c", "--context", type=int, metavar="N", help="longest sequence in tokens (default: the model's)")
+    add("-c", "--context-tokens", type=int, metavar="N", help="longest sequence in tokens (default: the model's)")
     add(
         "--read-mode",
         choices=("map", "populate", "copy"),
@@ -148,7 +148,7 @@ def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
     add("--seed", type=int, metavar="N", help="same seed, same answer (default: random)")
     add("--stop", action="append", metavar="TEXT", help="end the answer before TEXT; may be given several times")
     add("--ignore-eos", action="store_true", default=None, help="go on after the model's end of answer")
-    add("--timeout", type=float, metavar="SECONDS", help="end the answer then (default: never)")
+    add("--deadline", type=float, metavar="SECONDS", help="end the answer after that time (default: never)")
 
 
 SAMPLING_NAMES = (
@@ -164,7 +164,7 @@ SAMPLING_NAMES = (
     "seed",
     "stop",
     "ignore_eos",
-    "timeout",
+    "deadline",
 )
 
 

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     loads, prefills, decodes = [], [], []
     needed = options.prompt_tokens + options.generate_tokens
     for _ in _shown(options.runs):
-        llm, seconds = load(options, context=needed)
+        llm, seconds = load(options, context_tokens=needed)
         with llm:
             usage = _measure(llm, options)
             stats = llm.stats()

@@ -10,13 +10,13 @@ import time
 from lmnative.llm import LLM
 
 
-def load(options: argparse.Namespace, context: int | None = None) -> tuple[LLM, float]:
-    """The LLM that the engine options describe, and the seconds it took. `context` is used where none was given."""
+def load(options: argparse.Namespace, context_tokens: int | None = None) -> tuple[LLM, float]:
+    """The LLM that the engine options describe, and the seconds it took. `context_tokens` are used where none were given."""
     start = time.perf_counter()
     llm = LLM(
         options.model,
         threads=options.threads,
-        context=options.context if options.context is not None else context,
+        context_tokens=options.context_tokens if options.context_tokens is not None else context_tokens,
         read_mode=options.read_mode,
         progress=sys.stderr.isatty(),
     )
