@@ -7,6 +7,7 @@
 #include "capi/engine_handle.h"
 #include "capi/handles.h"
 #include "capi/options.h"
+#include "capi/progress.h"
 #include "capi/tensor.h"
 
 namespace lmn::capi {
@@ -17,11 +18,13 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   LMN_RETURN_IF_ERROR(check_flags(given.flags, 0, "lmn_engine_options.flags"));
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_engine_options.reserved"));
   if (given.threads < 0 || given.threads > 1024) {
-    return error(Code::kInvalidArgument, "lmn_engine_options.threads is %d; it is 1 to 1024, or 0 for the default",
+    return error(Code::kInvalidArgument,
+                 "lmn_engine_options.threads is %d; it is 1 to 1024, or 0 for the default",
                  given.threads);
   }
   if (given.prefill_chunk_tokens > static_cast<uint32_t>(kMaxPrefillChunk)) {
-    return error(Code::kInvalidArgument, "lmn_engine_options.prefill_chunk_tokens is %u; it is 1 to %d, or 0 for %d",
+    return error(Code::kInvalidArgument,
+                 "lmn_engine_options.prefill_chunk_tokens is %u; it is 1 to %d, or 0 for %d",
                  given.prefill_chunk_tokens, kMaxPrefillChunk, kDefaultPrefillChunk);
   }
   const std::pair<uint32_t, const char*> counts[] = {{given.context_tokens, "context_tokens"},
@@ -29,7 +32,8 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
                                                      {given.queue_capacity, "queue_capacity"}};
   for (const auto& [value, field] : counts) {
     if (value > kMax) {
-      return error(Code::kInvalidArgument, "lmn_engine_options.%s is %u; it is %u at most", field, value, kMax);
+      return error(Code::kInvalidArgument, "lmn_engine_options.%s is %u; it is %u at most", field,
+                   value, kMax);
     }
   }
   BuildOptions out;
@@ -46,22 +50,54 @@ uint32_t u32(int64_t value) {
   return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, std::numeric_limits<uint32_t>::max()));
 }
 
-Outcome score(const BuiltEngine& engine, const DLManagedTensorVersioned& ids, const lmn_score_options& given,
-              DLManagedTensorVersioned** logits) {
+// How often a score asks its progress callback: below what a person notices, and rare enough to
+// cost nothing.
+constexpr int64_t kScoreSliceNs = 50'000'000;
+
+// Waits for the end of a score, which `progress` may bring forward; then the engine has let go of
+// it within one step.
+Status wait_for_score(engine::Request& request, Progress& progress) {
+  if (!progress) return request.wait(-1);
+  while (true) {
+    const Status status = request.wait(kScoreSliceNs);
+    const engine::RequestStats stats = request.stats();
+    const bool ended = status.code() != Code::kTimeout;
+    if (ended && !status.ok()) return status;
+    const bool go_on = progress.step("scoring", static_cast<uint64_t>(stats.prefilled_tokens),
+                                     static_cast<uint64_t>(stats.prompt_tokens));
+    if (ended) return {};
+    if (go_on) continue;
+    request.cancel();
+    return request.wait(-1);
+  }
+}
+
+Outcome score(const BuiltEngine& engine, const DLManagedTensorVersioned& ids,
+              const lmn_score_options& given, DLManagedTensorVersioned** logits) {
   engine::RequestOptions options;
   options.kind = engine::RequestKind::kScore;
   options.text = false;
-  options.prefill_chunk_tokens = static_cast<int32_t>(std::min<uint32_t>(given.chunk_tokens, INT32_MAX));
+  options.prefill_chunk_tokens =
+      static_cast<int32_t>(std::min<uint32_t>(given.chunk_tokens, INT32_MAX));
   LMN_ASSIGN_OR_RETURN(options.prompt, read_ids(ids, "ids"));
-  const int64_t shape[] = {static_cast<int64_t>(options.prompt.size()), engine.object->vocab_size()};
-  const size_t bytes = static_cast<size_t>(shape[0]) * static_cast<size_t>(shape[1]) * sizeof(float);
-  LMN_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, allocate_zeroed(bytes, "logits of lmn_engine_score"));
+  const int64_t shape[] = {static_cast<int64_t>(options.prompt.size()),
+                           engine.object->vocab_size()};
+  const size_t bytes =
+      static_cast<size_t>(shape[0]) * static_cast<size_t>(shape[1]) * sizeof(float);
+  LMN_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory,
+                       allocate_zeroed(bytes, "logits of lmn_engine_score"));
+  const memory::LedgerEntry booked(engine.ledger.get(), memory::Owner::kRequests,
+                                   static_cast<int64_t>(bytes));
+  Progress progress(given.progress, given.progress_user);
   options.logits = reinterpret_cast<float*>(memory.get());
   options.logits_rows = shape[0];
   {
     // Dropped before the memory is handed out or released: the engine has then let go of it.
-    LMN_ASSIGN_OR_RETURN(const std::shared_ptr<engine::Request> request, engine.object->submit(std::move(options)));
-    LMN_RETURN_IF_ERROR(request->wait(-1));
+    LMN_ASSIGN_OR_RETURN(const std::shared_ptr<engine::Request> request,
+                         engine.object->submit(std::move(options)));
+    LMN_RETURN_IF_ERROR(wait_for_score(*request, progress));
+    if (progress.stopped())
+      return error(Code::kCancelled, "lmn_engine_score was stopped by its progress callback");
     if (request->stats().finish_reason == engine::FinishReason::kCancelled) {
       return error(Code::kCancelled, "the engine was destroyed while it scored");
     }
@@ -79,8 +115,8 @@ using namespace lmn::capi;  // NOLINT
 
 extern "C" {
 
-lmn_status lmn_engine_create(const lmn_model* model, const lmn_engine_options* options, lmn_engine** engine,
-                             lmn_error** err) {
+lmn_status lmn_engine_create(const lmn_model* model, const lmn_engine_options* options,
+                             lmn_engine** engine, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_REQUIRE_ONE(engine);
@@ -99,8 +135,8 @@ void lmn_engine_destroy(lmn_engine* engine) {
   guard_destroy([&] { delete engine; });
 }
 
-lmn_status lmn_engine_submit(lmn_engine* engine, const lmn_request_options* options, lmn_request** request,
-                             lmn_error** err) {
+lmn_status lmn_engine_submit(lmn_engine* engine, const lmn_request_options* options,
+                             lmn_request** request, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(engine);
     LMN_REQUIRE_ONE(options);
@@ -114,8 +150,9 @@ lmn_status lmn_engine_submit(lmn_engine* engine, const lmn_request_options* opti
   });
 }
 
-lmn_status lmn_engine_score(lmn_engine* engine, const DLManagedTensorVersioned* ids, const lmn_score_options* options,
-                            DLManagedTensorVersioned** logits, lmn_error** err) {
+lmn_status lmn_engine_score(lmn_engine* engine, const DLManagedTensorVersioned* ids,
+                            const lmn_score_options* options, DLManagedTensorVersioned** logits,
+                            lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(engine);
     LMN_REQUIRE_ONE(ids);
@@ -127,7 +164,8 @@ lmn_status lmn_engine_score(lmn_engine* engine, const DLManagedTensorVersioned* 
   });
 }
 
-lmn_status lmn_engine_stats_get(const lmn_engine* engine, lmn_engine_stats* stats, lmn_error** err) {
+lmn_status lmn_engine_stats_get(const lmn_engine* engine, lmn_engine_stats* stats,
+                                lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(engine);
     LMN_RETURN_IF_ERROR(check_output(stats, "stats", "lmn_engine_stats"));
@@ -157,8 +195,8 @@ lmn_status lmn_engine_stats_get(const lmn_engine* engine, lmn_engine_stats* stat
   });
 }
 
-lmn_status lmn_engine_memory_get(const lmn_engine* engine, lmn_memory_entry* entries, size_t capacity, size_t* count,
-                                 lmn_error** err) {
+lmn_status lmn_engine_memory_get(const lmn_engine* engine, lmn_memory_entry* entries,
+                                 size_t capacity, size_t* count, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(engine);
     LMN_RETURN_IF_ERROR(check_buffer(entries, capacity, "entries", count, "count"));
@@ -167,12 +205,13 @@ lmn_status lmn_engine_memory_get(const lmn_engine* engine, lmn_memory_entry* ent
     const auto entry = [](std::string_view owner, const memory::Ledger::Entry& from) {
       return lmn_memory_entry{owner.data(), u64(from.current), u64(from.peak)};
     };
-    return write_items(entries, capacity, memory::kOwnerCount + size_t{1}, count, [&](lmn_memory_entry* out) {
-      for (int i = 0; i < memory::kOwnerCount; ++i) {
-        out[i] = entry(memory::kOwnerNames[i], snapshot.owners[static_cast<size_t>(i)]);
-      }
-      out[memory::kOwnerCount] = entry("total", snapshot.total);
-    });
+    return write_items(
+        entries, capacity, memory::kOwnerCount + size_t{1}, count, [&](lmn_memory_entry* out) {
+          for (int i = 0; i < memory::kOwnerCount; ++i) {
+            out[i] = entry(memory::kOwnerNames[i], snapshot.owners[static_cast<size_t>(i)]);
+          }
+          out[memory::kOwnerCount] = entry("total", snapshot.total);
+        });
   });
 }
 

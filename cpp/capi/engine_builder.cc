@@ -20,13 +20,15 @@
 namespace lmn::capi {
 namespace {
 
-// Logits rows of one step. A score of n tokens takes n / kMaxOutputs steps at least; more rows would not make a step of a
-// matrix product cheaper per row, and each costs a row of the vocabulary in the arena.
+// Logits rows of one step. A score of n tokens takes n / kMaxOutputs steps at least; more rows
+// would not make a step of a matrix product cheaper per row, and each costs a row of the vocabulary
+// in the arena.
 constexpr int32_t kMaxOutputs = 64;
 // The engine runs one sequence at a time.
 constexpr int32_t kMaxSequences = 1;
 
-// What the engine points into; released after everything else of it. The ledger outlives its entries.
+// What the engine points into; released after everything else of it. The ledger outlives its
+// entries.
 struct KeepAlive {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const text::Tokenizer> tokenizer;
@@ -34,7 +36,9 @@ struct KeepAlive {
   std::shared_ptr<memory::Ledger> ledger;
   std::vector<memory::LedgerEntry> entries;
 
-  void record(memory::Owner owner, int64_t bytes) { entries.emplace_back(ledger.get(), owner, bytes); }
+  void record(memory::Owner owner, int64_t bytes) {
+    entries.emplace_back(ledger.get(), owner, bytes);
+  }
 };
 
 // Builds the model's tokenizer beside the packing of weights. What it makes is cached in the Model.
@@ -48,7 +52,8 @@ class TokenizerTask {
         } catch (...) {  // out of memory: the caller of tokenizer() meets it again
         }
       });
-    } catch (const std::system_error&) {  // no thread to be had: built by the first caller of tokenizer()
+    } catch (const std::system_error&) {  // no thread to be had: built by the first caller of
+                                          // tokenizer()
     }
   }
   ~TokenizerTask() { join(); }
@@ -65,25 +70,30 @@ void give_back(const formats::GgufModel& file, const TensorView& view) {
   for (const auto& part : file.files()) {
     const std::span<const std::byte> bytes = part->bytes();
     if (view.data >= bytes.data() && view.data < bytes.data() + bytes.size()) {
-      part->advise_dont_need(static_cast<uint64_t>(view.data - bytes.data()), static_cast<uint64_t>(view.bytes()));
+      part->advise_dont_need(static_cast<uint64_t>(view.data - bytes.data()),
+                             static_cast<uint64_t>(view.bytes()));
       return;
     }
   }
 }
 
-Status cancelled() { return error(Code::kCancelled, "lmn_engine_create was stopped by its progress callback"); }
+Status cancelled() {
+  return error(Code::kCancelled, "lmn_engine_create was stopped by its progress callback");
+}
 
 Result<int32_t> choose_context(const models::LanguageModelConfig& config, int32_t wanted) {
   const int64_t most = std::min<int64_t>(config.context_length, INT32_MAX);
   if (wanted > most) {
-    return error(Code::kInvalidArgument, "context_tokens is %d; the model was made for %lld at most", wanted,
+    return error(Code::kInvalidArgument,
+                 "context_tokens is %d; the model was made for %lld at most", wanted,
                  static_cast<long long>(most));
   }
   return static_cast<int32_t>(wanted == 0 ? most : wanted);
 }
 
-Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph graph, Device& device,
-                                               parallel::ThreadTeam& team, const engine::StepLimits& limits,
+Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph graph,
+                                               Device& device, parallel::ThreadTeam& team,
+                                               const engine::StepLimits& limits,
                                                Progress& progress) {
   graph::PassOptions passes;
   passes.linear_input_type = device.kernels().linear_input_type;
@@ -99,7 +109,8 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
   };
   options.after_read = [&](const TensorView& view) { give_back(model.file(), view); };
   options.progress = [&](int64_t done, int64_t total) {
-    (void)progress.step("packing weights", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    (void)progress.step("packing weights", static_cast<uint64_t>(done),
+                        static_cast<uint64_t>(total));
   };
   LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan,
                        plan::Plan::build(std::move(optimized), device, team, options));
@@ -109,7 +120,8 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
 
 }  // namespace
 
-Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options, Progress& progress) {
+Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options,
+                                 Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   TokenizerTask tokenizer_task(model);
   const formats::GgufModel& file = model->file();
@@ -119,7 +131,11 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   auto keep = std::make_shared<KeepAlive>();
   keep->model = model;
   keep->ledger = std::make_shared<memory::Ledger>();
-  keep->record(memory::Owner::kMapped, static_cast<int64_t>(model->summary().file_bytes));
+  for (const auto& part : file.files()) {
+    const bool copied = part->mode() == formats::ReadMode::kCopy;
+    keep->record(copied ? memory::Owner::kFileCopy : memory::Owner::kMapped,
+                 static_cast<int64_t>(part->bytes().size()));
+  }
   LMN_ASSIGN_OR_RETURN(keep->device, cpu::create_cpu_device(""));
   engine::EngineParts parts;
   LMN_ASSIGN_OR_RETURN(parts.team, parallel::ThreadTeam::create({.threads = options.threads}));
@@ -127,8 +143,10 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   engine::EngineOptions how;
   LMN_ASSIGN_OR_RETURN(how.context_tokens, choose_context(language.config, options.context_tokens));
   how.kv_tokens = options.kv_tokens;
-  how.queue_capacity = options.queue_capacity == 0 ? engine::kDefaultQueueCapacity : options.queue_capacity;
-  how.prefill_chunk_tokens = options.prefill_chunk_tokens == 0 ? kDefaultPrefillChunk : options.prefill_chunk_tokens;
+  how.queue_capacity =
+      options.queue_capacity == 0 ? engine::kDefaultQueueCapacity : options.queue_capacity;
+  how.prefill_chunk_tokens =
+      options.prefill_chunk_tokens == 0 ? kDefaultPrefillChunk : options.prefill_chunk_tokens;
 
   engine::StepLimits limits;
   limits.tokens = how.prefill_chunk_tokens;
@@ -136,8 +154,9 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   limits.outputs = std::min(kMaxOutputs, limits.tokens);
   limits.table_stride = static_cast<int32_t>(engine::kv_pages(how.context_tokens));
   limits.vocab_size = static_cast<int32_t>(language.config.vocab);
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan, build_plan(*model, std::move(language.graph), *keep->device,
-                                                                    *parts.team, limits, progress));
+  LMN_ASSIGN_OR_RETURN(
+      std::unique_ptr<plan::Plan> plan,
+      build_plan(*model, std::move(language.graph), *keep->device, *parts.team, limits, progress));
   keep->record(memory::Owner::kPackedWeights, plan->packed_bytes());
   keep->record(memory::Owner::kArena, plan->arena_bytes());
   LMN_ASSIGN_OR_RETURN(parts.runner, engine::make_plan_runner(std::move(plan), limits));
@@ -155,12 +174,14 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   parts.device = keep->device.get();
   parts.tokenizer = built.tokenizer.get();
   parts.ledger = keep->ledger;
+  built.ledger = keep->ledger;
   parts.keep_alive = keep;
   LMN_ASSIGN_OR_RETURN(built.object, engine::Engine::create(std::move(parts), how));
   built.model = std::move(model);
   built.queue_capacity = how.queue_capacity;
   built.load_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
+          .count();
   return built;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a model file to a running engine: formats -> models -> graph passes -> plan on a device, with a thread team, a KV
-// cache and a ledger. The one place that knows all of these parts.
+// From a model file to a running engine: formats -> models -> graph passes -> plan on a device,
+// with a thread team, a KV cache and a ledger. The one place that knows all of these parts.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,17 @@ struct BuildOptions {
   int32_t queue_capacity = 0;        // 0: the engine's default
 };
 
-// A longer chunk no longer makes a matrix product faster on a CPU: its weights were read once for all rows already.
+// A longer chunk no longer makes a matrix product faster on a CPU: its weights were read once for
+// all rows already.
 inline constexpr int32_t kDefaultPrefillChunk = 512;
 inline constexpr int32_t kMaxPrefillChunk = 4096;
 
 struct BuiltEngine {
   std::shared_ptr<const Model> model;
   std::unique_ptr<engine::Engine> object;
-  // Null when the model's tokenizer is one this version does not know; then `tokenizer_error` says so.
+  std::shared_ptr<memory::Ledger> ledger;  // the engine's
+  // Null when the model's tokenizer is one this version does not know; then `tokenizer_error` says
+  // so.
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Status tokenizer_error;
   int64_t load_ns = 0;
@@ -38,6 +41,7 @@ struct BuiltEngine {
 };
 
 // Progress is stepped on the calling thread.
-Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options, Progress& progress);
+Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options,
+                                 Progress& progress);
 
 }  // namespace lmn::capi

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lmn_request_options -> engine::RequestOptions: zeros become defaults, text becomes tokens, everything that is pointed to
-// is copied. Ranges that depend on the model or are the sampler's business are checked by the engine.
+// lmn_request_options -> engine::RequestOptions: zeros become defaults, text becomes tokens,
+// everything that is pointed to is copied. Ranges that depend on the model or are the sampler's
+// business are checked by the engine.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -14,23 +15,26 @@
 namespace lmn::capi {
 namespace {
 
-constexpr uint32_t kKnownFlags = LMN_REQUEST_PARSE_SPECIAL | LMN_REQUEST_SEED | LMN_REQUEST_IGNORE_EOS |
-                                 LMN_REQUEST_LOGPROBS | LMN_REQUEST_LOGITS | LMN_REQUEST_KEEP_SPECIAL;
+constexpr uint32_t kKnownFlags = LMN_REQUEST_PARSE_SPECIAL | LMN_REQUEST_SEED |
+                                 LMN_REQUEST_IGNORE_EOS | LMN_REQUEST_LOGPROBS |
+                                 LMN_REQUEST_LOGITS | LMN_REQUEST_KEEP_SPECIAL;
 
 // A pointer with a count behind it: NULL needs a count of 0.
 Status check_array(const void* pointer, uint64_t count, const char* field) {
   if (pointer == nullptr && count > 0) {
-    return error(Code::kInvalidArgument, "lmn_request_options.%s is NULL and its count is %llu", field,
-                 static_cast<unsigned long long>(count));
+    return error(Code::kInvalidArgument, "lmn_request_options.%s is NULL and its count is %llu",
+                 field, static_cast<unsigned long long>(count));
   }
   if (count > std::numeric_limits<int32_t>::max()) {
-    return error(Code::kInvalidArgument, "lmn_request_options.%s has %llu elements; 2147483647 at most", field,
+    return error(Code::kInvalidArgument,
+                 "lmn_request_options.%s has %llu elements; 2147483647 at most", field,
                  static_cast<unsigned long long>(count));
   }
   return {};
 }
 
-Result<std::vector<int32_t>> read_prompt(const BuiltEngine& engine, const lmn_request_options& given) {
+Result<std::vector<int32_t>> read_prompt(const BuiltEngine& engine,
+                                         const lmn_request_options& given) {
   if ((given.prompt == nullptr) == (given.prompt_ids == nullptr)) {
     return error(Code::kInvalidArgument, "give either lmn_request_options.prompt or prompt_ids; %s",
                  given.prompt == nullptr ? "both are NULL" : "both are set");
@@ -67,7 +71,8 @@ Result<engine::SamplingParams> read_sampling(const lmn_request_options& given) {
   LMN_RETURN_IF_ERROR(check_range(given.presence_penalty, -100, 100, "presence_penalty"));
   LMN_RETURN_IF_ERROR(check_range(given.frequency_penalty, -100, 100, "frequency_penalty"));
   if (given.top_k < 0) {
-    return error(Code::kInvalidArgument, "lmn_request_options.top_k is %d; it is 0 (all) or more", given.top_k);
+    return error(Code::kInvalidArgument, "lmn_request_options.top_k is %d; it is 0 (all) or more",
+                 given.top_k);
   }
   engine::SamplingParams out;
   out.temperature = given.temperature;
@@ -81,16 +86,15 @@ Result<engine::SamplingParams> read_sampling(const lmn_request_options& given) {
   if ((given.flags & LMN_REQUEST_SEED) != 0) {
     out.seed = given.seed;
   } else if (given.seed != 0) {
-    return error(Code::kInvalidArgument, "lmn_request_options.seed is set without LMN_REQUEST_SEED in flags");
+    return error(Code::kInvalidArgument,
+                 "lmn_request_options.seed is set without LMN_REQUEST_SEED in flags");
   }
-  if ((given.flags & LMN_REQUEST_LOGPROBS) != 0) {
-    if (given.top_logprobs > static_cast<uint32_t>(engine::kMaxTopLogprobs)) {
-      return error(Code::kInvalidArgument, "lmn_request_options.top_logprobs is %u; it is 0 to %d", given.top_logprobs,
-                   engine::kMaxTopLogprobs);
-    }
+  if (given.top_logprobs > static_cast<uint32_t>(engine::kMaxTopLogprobs)) {
+    return error(Code::kInvalidArgument, "lmn_request_options.top_logprobs is %u; it is 0 to %d",
+                 given.top_logprobs, engine::kMaxTopLogprobs);
+  }
+  if ((given.flags & LMN_REQUEST_LOGPROBS) != 0 || given.top_logprobs > 0) {
     out.logprobs = static_cast<int32_t>(given.top_logprobs);
-  } else if (given.top_logprobs != 0) {
-    return error(Code::kInvalidArgument, "lmn_request_options.top_logprobs is set without LMN_REQUEST_LOGPROBS in flags");
   }
   LMN_RETURN_IF_ERROR(check_array(given.logit_bias, given.logit_bias_count, "logit_bias"));
   for (uint64_t i = 0; i < given.logit_bias_count; ++i) {
@@ -101,20 +105,24 @@ Result<engine::SamplingParams> read_sampling(const lmn_request_options& given) {
 
 Status read_stops(const lmn_request_options& given, engine::RequestOptions* out) {
   LMN_RETURN_IF_ERROR(check_array(given.stop, given.stop_count, "stop"));
-  LMN_RETURN_IF_ERROR(check_array(given.stop_ids, given.stop_id_count, "stop_ids"));
+  LMN_RETURN_IF_ERROR(
+      check_array(given.stop_token_ids, given.stop_token_id_count, "stop_token_ids"));
   for (uint64_t i = 0; i < given.stop_count; ++i) {
     if (given.stop[i].data == nullptr || given.stop[i].bytes == 0) {
-      return error(Code::kInvalidArgument, "lmn_request_options.stop[%llu] is empty", static_cast<unsigned long long>(i));
+      return error(Code::kInvalidArgument, "lmn_request_options.stop[%llu] is empty",
+                   static_cast<unsigned long long>(i));
     }
     out->stop.emplace_back(given.stop[i].data, static_cast<size_t>(given.stop[i].bytes));
   }
-  out->stop_token_ids.assign(given.stop_ids, given.stop_ids + given.stop_id_count);
+  out->stop_token_ids.assign(given.stop_token_ids,
+                             given.stop_token_ids + given.stop_token_id_count);
   return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine, const lmn_request_options& given) {
+Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine,
+                                            const lmn_request_options& given) {
   LMN_RETURN_IF_ERROR(check_flags(given.flags, kKnownFlags, "lmn_request_options.flags"));
   constexpr uint32_t kMax = std::numeric_limits<int32_t>::max();
   engine::RequestOptions options;
@@ -126,21 +134,27 @@ Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine, const lmn
   options.ignore_eos = (given.flags & LMN_REQUEST_IGNORE_EOS) != 0;
   options.skip_special = (given.flags & LMN_REQUEST_KEEP_SPECIAL) == 0;
   options.text = engine.tokenizer != nullptr;
-  options.deadline_ns =
-      static_cast<int64_t>(std::min<uint64_t>(given.deadline_ns, std::numeric_limits<int64_t>::max()));
+  options.deadline_ns = static_cast<int64_t>(
+      std::min<uint64_t>(given.deadline_ns, std::numeric_limits<int64_t>::max()));
 
   auto request = std::make_unique<lmn_request>();
   request->tag = given.tag;
   request->top_logprobs = std::max(options.sampling.logprobs, 0);
   if ((given.flags & LMN_REQUEST_LOGITS) != 0) {
-    const int64_t room = engine.object->context_tokens() - static_cast<int64_t>(options.prompt.size());
+    const int64_t room =
+        engine.object->context_tokens() - static_cast<int64_t>(options.prompt.size());
     if (options.max_tokens == 0 || options.max_tokens > room) {
-      options.max_tokens = static_cast<int32_t>(std::max<int64_t>(room, 0));  // 0: the engine refuses the prompt
+      options.max_tokens =
+          static_cast<int32_t>(std::max<int64_t>(room, 0));  // 0: the engine refuses the prompt
     }
     if (options.max_tokens > 0) {
       const size_t rows = static_cast<size_t>(options.max_tokens);
       const size_t columns = static_cast<size_t>(engine.object->vocab_size());
-      LMN_ASSIGN_OR_RETURN(request->logits, allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
+      LMN_ASSIGN_OR_RETURN(request->logits,
+                           allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
+      request->ledger = engine.ledger;
+      request->booked = memory::LedgerEntry(engine.ledger.get(), memory::Owner::kRequests,
+                                            static_cast<int64_t>(rows * columns * sizeof(float)));
       options.logits = reinterpret_cast<float*>(request->logits.get());
       options.logits_rows = options.max_tokens;
     }

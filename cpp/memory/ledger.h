@@ -16,6 +16,7 @@ namespace lmn::memory {
 // X(enumerator, "name", what it counts)
 #define LMN_LEDGER_OWNERS(X)                                            \
   X(kMapped, "mapped", "model file bytes mapped into memory")           \
+  X(kFileCopy, "file_copy", "model file bytes read into memory")        \
   X(kPackedWeights, "packed_weights", "weights in the kernels' layout") \
   X(kKv, "kv", "KV cache region, reserved")                             \
   X(kArena, "arena", "activations of plans")                            \

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C++20 face of lmnative: RAII, exceptions and views over lmnative.h. Header only, with no ABI of its own: everything
-// here is compiled into the program that includes it, and only C crosses to the library.
+// The C++20 face of lmnative: RAII, exceptions and views over lmnative.h. Header only, with no ABI
+// of its own: everything here is compiled into the program that includes it, and only C crosses to
+// the library.
 //
 //   lmnative::Model model("smollm2-135m");
 //   lmnative::Engine engine(model, {.threads = 2});
-//   for (auto request = engine.submit("The capital of France is", {.max_tokens = 32}); auto chunk = request.next();)
+//   for (auto request = engine.submit("The capital of France is", {.max_tokens = 32}); auto chunk =
+//   request.next();)
 //     std::cout << chunk->text << std::flush;
 //
 // - A call that fails throws lmnative::Error, with the status and the message of the C call.
-// - Objects move and do not copy; a moved-from object may only be assigned to or destroyed. Any order of destruction
+// - Objects move and do not copy; a moved-from object may only be assigned to or destroyed. Any
+// order of destruction
 //   is safe: children keep their parents alive.
-// - What lmnative.h says of threads, lifetimes, units and ranges holds here. Views (string_view, span, pointers inside
+// - What lmnative.h says of threads, lifetimes, units and ranges holds here. Views (string_view,
+// span, pointers inside
 //   lmn_ structs) point into the object that was asked.
 #ifndef LMNATIVE_LMNATIVE_HPP_
 #define LMNATIVE_LMNATIVE_HPP_
@@ -37,7 +41,8 @@ namespace lmnative {
 
 class Error : public std::runtime_error {
  public:
-  Error(lmn_status status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  Error(lmn_status status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
   lmn_status status() const noexcept { return status_; }  // LMN_NOT_FOUND, …
 
  private:
@@ -46,7 +51,8 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-// Runs call(lmn_error **) and throws what it reports, but for one status that the caller deals with (LMN_OK: none).
+// Runs call(lmn_error **) and throws what it reports, but for one status that the caller deals with
+// (LMN_OK: none).
 template <typename Call>
 lmn_status invoke_except(lmn_status expected, Call&& call) {
   lmn_error* raw = nullptr;
@@ -97,8 +103,8 @@ Container fetch(Call&& call) {
 
 }  // namespace detail
 
-// Called with (what, done, total) during long calls, on the calling thread; false stops the call with LMN_CANCELLED. What
-// it throws comes out of that call.
+// Called with (what, done, total) during long calls, on the calling thread; false stops the call
+// with LMN_CANCELLED. What it throws comes out of that call.
 using Progress = std::function<bool(std::string_view what, uint64_t done, uint64_t total)>;
 
 namespace detail {
@@ -152,8 +158,8 @@ class Tensor {
   Tensor(DLDataTypeCode code, int32_t bits, std::span<const int64_t> shape) {
     DLManagedTensorVersioned* raw = nullptr;
     detail::invoke([&](lmn_error** err) {
-      return lmn_tensor_create(static_cast<int32_t>(code), bits, static_cast<int32_t>(shape.size()), shape.data(), &raw,
-                               err);
+      return lmn_tensor_create(static_cast<int32_t>(code), bits, static_cast<int32_t>(shape.size()),
+                               shape.data(), &raw, err);
     });
     handle_.reset(raw);
   }
@@ -208,20 +214,23 @@ class Model {
   }
   lmn_value metadata(uint64_t index) const {
     auto out = detail::sized<lmn_value>();
-    detail::invoke([&](lmn_error** err) { return lmn_model_metadata_get(get(), index, &out, err); });
+    detail::invoke(
+        [&](lmn_error** err) { return lmn_model_metadata_get(get(), index, &out, err); });
     return out;
   }
   // Nothing when the file has no such key.
   std::optional<lmn_value> find_metadata(const std::string& key) const {
     auto out = detail::sized<lmn_value>();
-    const lmn_status status = detail::invoke_except(
-        LMN_NOT_FOUND, [&](lmn_error** err) { return lmn_model_metadata_find(get(), key.c_str(), &out, err); });
+    const lmn_status status = detail::invoke_except(LMN_NOT_FOUND, [&](lmn_error** err) {
+      return lmn_model_metadata_find(get(), key.c_str(), &out, err);
+    });
     return status == LMN_OK ? std::optional(out) : std::nullopt;
   }
   lmn_value metadata_element(uint64_t index, uint64_t element) const {
     auto out = detail::sized<lmn_value>();
-    detail::invoke(
-        [&](lmn_error** err) { return lmn_model_metadata_element_get(get(), index, element, &out, err); });
+    detail::invoke([&](lmn_error** err) {
+      return lmn_model_metadata_element_get(get(), index, element, &out, err);
+    });
     return out;
   }
   lmn_tensor_info tensor(uint64_t index) const {
@@ -232,7 +241,8 @@ class Model {
   // The tensor's bytes in place, read-only; keeps the model's file mapped.
   Tensor export_tensor(const std::string& name) const {
     DLManagedTensorVersioned* raw = nullptr;
-    detail::invoke([&](lmn_error** err) { return lmn_model_tensor_export(get(), name.c_str(), &raw, err); });
+    detail::invoke(
+        [&](lmn_error** err) { return lmn_model_tensor_export(get(), name.c_str(), &raw, err); });
     return Tensor(raw);
   }
 
@@ -242,9 +252,15 @@ class Model {
   detail::Handle<lmn_model, lmn_model_destroy> handle_;
 };
 
-inline std::string_view key_of(const lmn_value& value) { return {value.key, static_cast<size_t>(value.key_bytes)}; }
-inline std::string_view text_of(const lmn_value& value) { return {value.text, static_cast<size_t>(value.text_bytes)}; }
-inline std::string_view name_of(const lmn_tensor_info& info) { return {info.name, static_cast<size_t>(info.name_bytes)}; }
+inline std::string_view key_of(const lmn_value& value) {
+  return {value.key, static_cast<size_t>(value.key_bytes)};
+}
+inline std::string_view text_of(const lmn_value& value) {
+  return {value.text, static_cast<size_t>(value.text_bytes)};
+}
+inline std::string_view name_of(const lmn_tensor_info& info) {
+  return {info.name, static_cast<size_t>(info.name_bytes)};
+}
 
 struct EncodeOptions {
   bool parse_special = false;     // "<|im_start|>" in the text becomes that control token
@@ -285,25 +301,33 @@ class Tokenizer {
     given.parse_special = options.parse_special ? 1 : 0;
     given.add_bos = detail::tri_state(options.add_bos);
     given.add_eos = detail::tri_state(options.add_eos);
-    return detail::fetch<std::vector<int32_t>>([&](int32_t* ids, size_t capacity, size_t* count, lmn_error** err) {
-      return lmn_tokenizer_encode(get(), text.data(), text.size(), &given, ids, capacity, count, err);
-    });
+    return detail::fetch<std::vector<int32_t>>(
+        [&](int32_t* ids, size_t capacity, size_t* count, lmn_error** err) {
+          return lmn_tokenizer_encode(get(), text.data(), text.size(), &given, ids, capacity, count,
+                                      err);
+        });
   }
   std::string decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const {
     const lmn_decode_options given = detail::to_c(options);
-    return detail::fetch<std::string>([&](char* text, size_t capacity, size_t* bytes, lmn_error** err) {
-      return lmn_tokenizer_decode(get(), ids.data(), ids.size(), &given, text, capacity, bytes, err);
-    });
+    return detail::fetch<std::string>(
+        [&](char* text, size_t capacity, size_t* bytes, lmn_error** err) {
+          return lmn_tokenizer_decode(get(), ids.data(), ids.size(), &given, text, capacity, bytes,
+                                      err);
+        });
   }
   // The prompt that the model's chat template makes of the messages; submit it with parse_special.
-  std::string render_chat(std::span<const ChatMessage> messages, bool generation_prompt = true) const {
+  std::string chat_render(std::span<const ChatMessage> messages,
+                          bool generation_prompt = true) const {
     auto given = detail::sized<lmn_chat_options>();
     given.no_generation_prompt = generation_prompt ? 0 : 1;
     std::vector<lmn_chat_message> turns;
-    for (const ChatMessage& m : messages) turns.push_back({m.role.c_str(), m.content.data(), m.content.size()});
-    return detail::fetch<std::string>([&](char* text, size_t capacity, size_t* bytes, lmn_error** err) {
-      return lmn_tokenizer_chat_render(get(), turns.data(), turns.size(), &given, text, capacity, bytes, err);
-    });
+    for (const ChatMessage& m : messages)
+      turns.push_back({m.role.c_str(), m.content.data(), m.content.size()});
+    return detail::fetch<std::string>(
+        [&](char* text, size_t capacity, size_t* bytes, lmn_error** err) {
+          return lmn_tokenizer_chat_render(get(), turns.data(), turns.size(), &given, text,
+                                           capacity, bytes, err);
+        });
   }
   lmn_tokenizer_info info() const {
     auto out = detail::sized<lmn_tokenizer_info>();
@@ -328,7 +352,8 @@ class Decoder {
   explicit Decoder(const Tokenizer& tokenizer, const DecodeOptions& options = {}) {
     const lmn_decode_options given = detail::to_c(options);
     lmn_decoder* raw = nullptr;
-    detail::invoke([&](lmn_error** err) { return lmn_decoder_create(tokenizer.get(), &given, &raw, err); });
+    detail::invoke(
+        [&](lmn_error** err) { return lmn_decoder_create(tokenizer.get(), &given, &raw, err); });
     handle_.reset(raw);
   }
 
@@ -354,18 +379,20 @@ class Decoder {
   detail::Handle<lmn_decoder, lmn_decoder_destroy> handle_;
 };
 
-// A prompt: text, or token ids used as they are. A view: what it was made from lives until submit returns.
+// A prompt: text, or token ids used as they are. A view: what it was made from lives until submit
+// returns.
 class Prompt {
  public:
-  Prompt(std::string_view text) : text_(text) {}                                            // NOLINT: implicit by design
-  Prompt(const char* text) : text_(text) {}                                                 // NOLINT
-  Prompt(const std::string& text) : text_(text) {}                                          // NOLINT
-  Prompt(std::span<const int32_t> ids) : ids_(ids), is_ids_(true) {}                        // NOLINT
-  Prompt(const std::vector<int32_t>& ids) : Prompt(std::span<const int32_t>(ids)) {}        // NOLINT
+  Prompt(std::string_view text) : text_(text) {}                      // NOLINT: implicit by design
+  Prompt(const char* text) : text_(text) {}                           // NOLINT
+  Prompt(const std::string& text) : text_(text) {}                    // NOLINT
+  Prompt(std::span<const int32_t> ids) : ids_(ids), is_ids_(true) {}  // NOLINT
+  Prompt(const std::vector<int32_t>& ids) : Prompt(std::span<const int32_t>(ids)) {}  // NOLINT
 
   void put_into(lmn_request_options* out) const {
     if (is_ids_) {
-      static constexpr int32_t kNone = 0;  // an empty vector may have no data(), and NULL would mean "no ids given"
+      static constexpr int32_t kNone =
+          0;  // an empty vector may have no data(), and NULL would mean "no ids given"
       out->prompt_ids = ids_.empty() ? &kNone : ids_.data();
       out->prompt_id_count = ids_.size();
     } else {
@@ -391,17 +418,18 @@ struct RequestOptions {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   uint32_t penalty_last_n = 0;
-  std::optional<uint64_t> seed{};      // nothing: drawn
-  std::optional<uint32_t> logprobs{};  // n: log-probabilities, and the n likeliest alternatives (0: none of those)
-  bool logits = false;                 // chunks carry the logits of each token
+  std::optional<uint64_t> seed{};  // nothing: drawn
+  bool logprobs = false;           // chunks carry the log-probability of each token
+  uint32_t top_logprobs = 0;       // likeliest alternatives per token; above 0 implies logprobs
+  bool logits = false;             // chunks carry the logits of each token
   bool ignore_eos = false;
-  bool parse_special = false;          // control tokens in the prompt's text are parsed
-  bool keep_special = false;           // control tokens appear in the text of chunks
+  bool parse_special = false;  // control tokens in the prompt's text are parsed
+  bool keep_special = false;   // control tokens appear in the text of chunks
   std::optional<bool> add_bos{};
   int32_t priority = 0;
   std::vector<lmn_token_bias> logit_bias{};
   std::vector<std::string> stop{};
-  std::vector<int32_t> stop_ids{};
+  std::vector<int32_t> stop_token_ids{};
   std::chrono::nanoseconds deadline{0};  // from submit; 0: none
   uint64_t tag = 0;
 };
@@ -429,19 +457,22 @@ struct Answer {
   lmn_request_stats stats{};
 };
 
-// One piece of work of an engine. One thread at a time, but for cancel() and stats(). Destroying it cancels it.
+// One piece of work of an engine. One thread at a time, but for cancel() and stats(). Destroying it
+// cancels it.
 class Request {
  public:
   static constexpr std::chrono::nanoseconds kForever{-1};
 
   explicit Request(lmn_request* owned) : handle_(owned) {}
 
-  // Waits for news and takes it. Nothing when there was none in time, and after the last chunk: finished() says which.
+  // Waits for news and takes it. Nothing when there was none in time, and after the last chunk:
+  // finished() says which.
   std::optional<Chunk> next(std::chrono::nanoseconds timeout = kForever) {
     if (finished_) return std::nullopt;
     auto raw = detail::sized<lmn_chunk>();
-    const lmn_status status = detail::invoke_except(
-        LMN_TIMEOUT, [&](lmn_error** err) { return lmn_request_next(get(), timeout.count(), &raw, err); });
+    const lmn_status status = detail::invoke_except(LMN_TIMEOUT, [&](lmn_error** err) {
+      return lmn_request_next(get(), timeout.count(), &raw, err);
+    });
     if (status == LMN_TIMEOUT) return std::nullopt;
     finished_ = raw.finish_reason != LMN_FINISH_NONE;
     const size_t tokens = static_cast<size_t>(raw.token_count);
@@ -460,7 +491,8 @@ class Request {
   }
   bool finished() const { return finished_; }  // the last chunk was taken
 
-  // Takes the rest. `on_chunk` sees each chunk first; when it returns false the request is cancelled.
+  // Takes the rest. `on_chunk` sees each chunk first; when it returns false the request is
+  // cancelled.
   Answer collect(const std::function<bool(const Chunk&)>& on_chunk = {}) {
     Answer answer;
     while (const std::optional<Chunk> chunk = next()) {
@@ -502,6 +534,12 @@ class Request {
   bool finished_ = false;
 };
 
+// The fields of lmn_score_options.
+struct ScoreOptions {
+  uint32_t chunk_tokens = 0;  // tokens of one step; 0: the engine's
+  Progress progress{};        // also asked while the score waits its turn
+};
+
 // The fields of lmn_engine_options; 0 is each one's default.
 struct EngineOptions {
   int32_t threads = 0;
@@ -537,7 +575,7 @@ class Engine {
     flag(options.parse_special, LMN_REQUEST_PARSE_SPECIAL);
     flag(options.seed.has_value(), LMN_REQUEST_SEED);
     flag(options.ignore_eos, LMN_REQUEST_IGNORE_EOS);
-    flag(options.logprobs.has_value(), LMN_REQUEST_LOGPROBS);
+    flag(options.logprobs, LMN_REQUEST_LOGPROBS);
     flag(options.logits, LMN_REQUEST_LOGITS);
     flag(options.keep_special, LMN_REQUEST_KEEP_SPECIAL);
     given.add_bos = detail::tri_state(options.add_bos);
@@ -551,7 +589,7 @@ class Engine {
     given.frequency_penalty = options.frequency_penalty;
     given.penalty_last_n = options.penalty_last_n;
     given.seed = options.seed.value_or(0);
-    given.top_logprobs = options.logprobs.value_or(0);
+    given.top_logprobs = options.top_logprobs;
     given.priority = options.priority;
     given.logit_bias = options.logit_bias.data();
     given.logit_bias_count = options.logit_bias.size();
@@ -559,38 +597,44 @@ class Engine {
     for (const std::string& text : options.stop) stop.push_back({text.data(), text.size()});
     given.stop = stop.data();
     given.stop_count = stop.size();
-    given.stop_ids = options.stop_ids.data();
-    given.stop_id_count = options.stop_ids.size();
-    given.deadline_ns = options.deadline.count() > 0 ? static_cast<uint64_t>(options.deadline.count()) : 0;
+    given.stop_token_ids = options.stop_token_ids.data();
+    given.stop_token_id_count = options.stop_token_ids.size();
+    given.deadline_ns =
+        options.deadline.count() > 0 ? static_cast<uint64_t>(options.deadline.count()) : 0;
     given.tag = options.tag;
     lmn_request* raw = nullptr;
     detail::invoke([&](lmn_error** err) { return lmn_engine_submit(get(), &given, &raw, err); });
     return Request(raw);
   }
 
-  // Submits and waits for the whole answer. `on_chunk` runs on this thread as the answer grows; false cancels.
+  // Submits and waits for the whole answer. `on_chunk` runs on this thread as the answer grows;
+  // false cancels.
   Answer generate(const Prompt& prompt, const RequestOptions& options = {},
                   const std::function<bool(const Chunk&)>& on_chunk = {}) {
     return submit(prompt, options).collect(on_chunk);
   }
-  // Submits at once (so its errors are thrown here) and collects on a thread of its own. The future may outlive the engine.
+  // Submits at once (so its errors are thrown here) and collects on a thread of its own. The future
+  // may outlive the engine.
   std::future<Answer> generate_async(const Prompt& prompt, const RequestOptions& options = {}) {
     return std::async(std::launch::async,
                       [request = submit(prompt, options)]() mutable { return request.collect(); });
   }
 
-  // The logits after every token: float32 [tokens, vocab]. Blocks until done.
-  Tensor score(std::span<const int32_t> ids, uint32_t chunk_tokens = 0) {
+  // The logits after every token: float32 [tokens, vocab]. Blocks until done, or until `progress`
+  // stops it.
+  Tensor score(std::span<const int32_t> ids, const ScoreOptions& options = {}) {
     Tensor tensor(kDLInt, 32, {static_cast<int64_t>(ids.size())});
     std::copy(ids.begin(), ids.end(), tensor.values<int32_t>().begin());
-    return score(tensor, chunk_tokens);
+    return score(tensor, options);
   }
   // `ids`: a 1-D CPU tensor of int32 or int64; borrowed.
-  Tensor score(const Tensor& ids, uint32_t chunk_tokens = 0) {
+  Tensor score(const Tensor& ids, const ScoreOptions& options = {}) {
     auto given = detail::sized<lmn_score_options>();
-    given.chunk_tokens = chunk_tokens;
+    given.chunk_tokens = options.chunk_tokens;
     DLManagedTensorVersioned* raw = nullptr;
-    detail::invoke([&](lmn_error** err) { return lmn_engine_score(get(), ids.get(), &given, &raw, err); });
+    detail::invoke_with_progress(&given, options.progress, [&](lmn_error** err) {
+      return lmn_engine_score(get(), ids.get(), &given, &raw, err);
+    });
     return Tensor(raw);
   }
 

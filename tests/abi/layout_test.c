@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layout of every struct and the value of every constant of the C ABI, frozen: it compiles, or a client that was compiled
- * earlier breaks. Written by make_layout_test.py; lines may be added, never changed. 64-bit systems.
+ * The layout of every struct and the value of every constant of the C ABI, frozen: it compiles, or
+ * a client that was compiled earlier breaks. Written by make_layout_test.py; lines may be added,
+ * never changed. 64-bit systems.
  */
 #include <stddef.h>
 
 #include "lmnative/lmnative.h"
 
 #if UINTPTR_MAX == UINT64_MAX
-#define SIZE(type, bytes) \
-  _Static_assert(sizeof(type) >= (bytes) && sizeof(type) % 8 == 0, #type " became smaller or is not a multiple of 8")
-#define ELEMENT(type, bytes) _Static_assert(sizeof(type) == (bytes), #type ", an element of arrays, changed its size")
-#define FIELD(type, field, offset, bytes) \
-  _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), #type "." #field " moved")
+#define SIZE(type, bytes)                                          \
+  _Static_assert(sizeof(type) >= (bytes) && sizeof(type) % 8 == 0, \
+                 #type " became smaller or is not a multiple of 8")
+#define ELEMENT(type, bytes) \
+  _Static_assert(sizeof(type) == (bytes), #type ", an element of arrays, changed its size")
+#define FIELD(type, field, offset, bytes)                                                    \
+  _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), \
+                 #type "." #field " moved")
 #define VALUE(name, value) _Static_assert((name) == (value), #name " changed its value")
-
 
 SIZE(lmn_engine_options, 48);
 FIELD(lmn_engine_options, struct_size, 0, 4);
@@ -60,8 +63,8 @@ FIELD(lmn_request_options, logit_bias, 96, 8);
 FIELD(lmn_request_options, logit_bias_count, 104, 8);
 FIELD(lmn_request_options, stop, 112, 8);
 FIELD(lmn_request_options, stop_count, 120, 8);
-FIELD(lmn_request_options, stop_ids, 128, 8);
-FIELD(lmn_request_options, stop_id_count, 136, 8);
+FIELD(lmn_request_options, stop_token_ids, 128, 8);
+FIELD(lmn_request_options, stop_token_id_count, 136, 8);
 FIELD(lmn_request_options, deadline_ns, 144, 8);
 FIELD(lmn_request_options, tag, 152, 8);
 
@@ -90,9 +93,11 @@ FIELD(lmn_request_stats, decode_ns, 40, 8);
 FIELD(lmn_request_stats, seed, 48, 8);
 FIELD(lmn_request_stats, tag, 56, 8);
 
-SIZE(lmn_score_options, 8);
+SIZE(lmn_score_options, 24);
 FIELD(lmn_score_options, struct_size, 0, 4);
 FIELD(lmn_score_options, chunk_tokens, 4, 4);
+FIELD(lmn_score_options, progress, 8, 8);
+FIELD(lmn_score_options, progress_user, 16, 8);
 
 SIZE(lmn_engine_stats, 120);
 FIELD(lmn_engine_stats, struct_size, 0, 4);

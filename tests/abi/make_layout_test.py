@@ -16,21 +16,25 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "cmake"))
 import abi_headers  # noqa: E402
 
-HEAD = """/* SPDX-License-Identifier: Apache-2.0
+HEAD = r"""/* SPDX-License-Identifier: Apache-2.0
  *
- * The layout of every struct and the value of every constant of the C ABI, frozen: it compiles, or a client that was compiled
- * earlier breaks. Written by make_layout_test.py; lines may be added, never changed. 64-bit systems.
+ * The layout of every struct and the value of every constant of the C ABI, frozen: it compiles, or
+ * a client that was compiled earlier breaks. Written by make_layout_test.py; lines may be added,
+ * never changed. 64-bit systems.
  */
 #include <stddef.h>
 
 #include "lmnative/lmnative.h"
 
 #if UINTPTR_MAX == UINT64_MAX
-#define SIZE(type, bytes) \\
-  _Static_assert(sizeof(type) >= (bytes) && sizeof(type) % 8 == 0, #type " became smaller or is not a multiple of 8")
-#define ELEMENT(type, bytes) _Static_assert(sizeof(type) == (bytes), #type ", an element of arrays, changed its size")
-#define FIELD(type, field, offset, bytes) \\
-  _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), #type "." #field " moved")
+#define SIZE(type, bytes)                                          \
+  _Static_assert(sizeof(type) >= (bytes) && sizeof(type) % 8 == 0, \
+                 #type " became smaller or is not a multiple of 8")
+#define ELEMENT(type, bytes) \
+  _Static_assert(sizeof(type) == (bytes), #type ", an element of arrays, changed its size")
+#define FIELD(type, field, offset, bytes)                                                    \
+  _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), \
+                 #type "." #field " moved")
 #define VALUE(name, value) _Static_assert((name) == (value), #name " changed its value")
 """
 
@@ -63,7 +67,7 @@ def measure(structs, cc):
 def layout_test(cc):
     structs = abi_headers.structs()
     sized = {s.name for s in structs if s.fields[0][1] == "struct_size"}
-    lines = [HEAD]
+    lines = [HEAD.rstrip("\n")]
     for name, field, first, second in measure(structs, cc):
         if field == "-":
             lines.append(f"\n{'SIZE' if name in sized else 'ELEMENT'}({name}, {first});")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NULL for every pointer argument, wrong struct sizes, reserved fields and flags, buffers that are too small.
+// NULL for every pointer argument, wrong struct sizes, reserved fields and flags, buffers that are
+// too small.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -67,10 +68,12 @@ TEST(null_handles) {
   EXPECT_NULL_ARGUMENT("model", lmn_engine_create(nullptr, nullptr, &engine, err));
   EXPECT_NULL_ARGUMENT("tokenizer", lmn_tokenizer_info_get(nullptr, &tokenizer_info, err));
   EXPECT_NULL_ARGUMENT("tokenizer", lmn_tokenizer_token_get(nullptr, 0, &token_info, err));
-  EXPECT_NULL_ARGUMENT("tokenizer", lmn_tokenizer_encode(nullptr, "x", 1, nullptr, nullptr, 0, &count, err));
-  EXPECT_NULL_ARGUMENT("tokenizer", lmn_tokenizer_decode(nullptr, nullptr, 0, nullptr, nullptr, 0, &count, err));
   EXPECT_NULL_ARGUMENT("tokenizer",
-                       lmn_tokenizer_chat_render(nullptr, nullptr, 0, nullptr, nullptr, 0, &count, err));
+                       lmn_tokenizer_encode(nullptr, "x", 1, nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT("tokenizer",
+                       lmn_tokenizer_decode(nullptr, nullptr, 0, nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT("tokenizer", lmn_tokenizer_chat_render(nullptr, nullptr, 0, nullptr, nullptr,
+                                                              0, &count, err));
   EXPECT_NULL_ARGUMENT("tokenizer", lmn_decoder_create(nullptr, nullptr, &decoder, err));
   EXPECT_NULL_ARGUMENT("decoder", lmn_decoder_decode(nullptr, 0, &text, &count, err));
   EXPECT_NULL_ARGUMENT("decoder", lmn_decoder_flush(nullptr, &text, &count, err));
@@ -82,7 +85,8 @@ TEST(null_handles) {
   EXPECT_NULL_ARGUMENT("request", lmn_request_wait(nullptr, 0, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_cancel(nullptr, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_stats_get(nullptr, &request_stats, err));
-  EXPECT(tensor == nullptr && tokenizer == nullptr && decoder == nullptr && engine == nullptr && request == nullptr);
+  EXPECT(tensor == nullptr && tokenizer == nullptr && decoder == nullptr && engine == nullptr &&
+         request == nullptr);
 }
 
 TEST(null_outputs_with_a_handle) {
@@ -105,24 +109,30 @@ TEST(null_outputs_with_a_handle) {
   EXPECT_NULL_ARGUMENT("value", lmn_model_metadata_element_get(model.get(), 0, 0, nullptr, err));
   EXPECT_NULL_ARGUMENT("info", lmn_model_tensor_get(model.get(), 0, nullptr, err));
   EXPECT_NULL_ARGUMENT("name", lmn_model_tensor_export(model.get(), nullptr, &tensor, err));
-  EXPECT_NULL_ARGUMENT("tensor", lmn_model_tensor_export(model.get(), "token_embd.weight", nullptr, err));
+  EXPECT_NULL_ARGUMENT("tensor",
+                       lmn_model_tensor_export(model.get(), "token_embd.weight", nullptr, err));
   EXPECT_NULL_ARGUMENT("tokenizer", lmn_tokenizer_create(model.get(), nullptr, err));
   EXPECT_NULL_ARGUMENT("info", lmn_tokenizer_info_get(tokenizer.get(), nullptr, err));
   EXPECT_NULL_ARGUMENT("info", lmn_tokenizer_token_get(tokenizer.get(), 0, nullptr, err));
-  EXPECT_NULL_ARGUMENT("count", lmn_tokenizer_encode(tokenizer.get(), "x", 1, nullptr, &id, 1, nullptr, err));
+  EXPECT_NULL_ARGUMENT(
+      "count", lmn_tokenizer_encode(tokenizer.get(), "x", 1, nullptr, &id, 1, nullptr, err));
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'ids'",
                  lmn_tokenizer_encode(tokenizer.get(), "x", 1, nullptr, nullptr, 1, &count, err));
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'text'",
                  lmn_tokenizer_encode(tokenizer.get(), nullptr, 1, nullptr, &id, 1, &count, err));
-  EXPECT_NULL_ARGUMENT("ids", lmn_tokenizer_decode(tokenizer.get(), nullptr, 1, nullptr, nullptr, 0, &count, err));
-  EXPECT_NULL_ARGUMENT("text_bytes", lmn_tokenizer_decode(tokenizer.get(), &id, 1, nullptr, nullptr, 0, nullptr, err));
-  EXPECT_NULL_ARGUMENT("messages",
-                       lmn_tokenizer_chat_render(tokenizer.get(), nullptr, 1, nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT(
+      "ids", lmn_tokenizer_decode(tokenizer.get(), nullptr, 1, nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT("text_bytes", lmn_tokenizer_decode(tokenizer.get(), &id, 1, nullptr, nullptr,
+                                                          0, nullptr, err));
+  EXPECT_NULL_ARGUMENT("messages", lmn_tokenizer_chat_render(tokenizer.get(), nullptr, 1, nullptr,
+                                                             nullptr, 0, &count, err));
   const lmn_chat_message no_role = {nullptr, "x", 1}, no_content = {"user", nullptr, 1};
-  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "role",
-                 lmn_tokenizer_chat_render(tokenizer.get(), &no_role, 1, nullptr, nullptr, 0, &count, err));
-  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "content",
-                 lmn_tokenizer_chat_render(tokenizer.get(), &no_content, 1, nullptr, nullptr, 0, &count, err));
+  EXPECT_FAILURE(
+      LMN_INVALID_ARGUMENT, "role",
+      lmn_tokenizer_chat_render(tokenizer.get(), &no_role, 1, nullptr, nullptr, 0, &count, err));
+  EXPECT_FAILURE(
+      LMN_INVALID_ARGUMENT, "content",
+      lmn_tokenizer_chat_render(tokenizer.get(), &no_content, 1, nullptr, nullptr, 0, &count, err));
   EXPECT_NULL_ARGUMENT("decoder", lmn_decoder_create(tokenizer.get(), nullptr, nullptr, err));
   EXPECT_NULL_ARGUMENT("text", lmn_decoder_decode(decoder.get(), 1, nullptr, &count, err));
   EXPECT_NULL_ARGUMENT("text_bytes", lmn_decoder_decode(decoder.get(), 1, &text, nullptr, err));
@@ -143,10 +153,12 @@ TEST(struct_sizes) {
     lmn_model_options options{};
     options.struct_size = size;
     lmn_model* other = nullptr;
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "lmn_model_options.struct_size", lmn_model_open("x", &options, &other, err));
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "lmn_model_options.struct_size",
+                   lmn_model_open("x", &options, &other, err));
     lmn_model_info info{};
     info.struct_size = size;
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "lmn_model_info.struct_size", lmn_model_info_get(model.get(), &info, err));
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "lmn_model_info.struct_size",
+                   lmn_model_info_get(model.get(), &info, err));
   }
 }
 
@@ -184,18 +196,21 @@ TEST(options_from_the_past_and_the_future) {
   lmn_encode_options older{};
   older.struct_size = 8;  // without add_bos and add_eos, which are then defaults
   older.add_bos = 99;
-  EXPECT_EQ(lmn_tokenizer_encode(tokenizer.get(), "a", 1, &older, nullptr, 0, &count, nullptr), LMN_BUFFER_TOO_SMALL);
+  EXPECT_EQ(lmn_tokenizer_encode(tokenizer.get(), "a", 1, &older, nullptr, 0, &count, nullptr),
+            LMN_BUFFER_TOO_SMALL);
   EXPECT_EQ(count, 1u);
   struct Newer {
     lmn_encode_options known;
     uint64_t added_later;
   } newer{};
   newer.known.struct_size = sizeof newer;
-  EXPECT_EQ(lmn_tokenizer_encode(tokenizer.get(), "a", 1, &newer.known, nullptr, 0, &count, nullptr),
-            LMN_BUFFER_TOO_SMALL);
+  EXPECT_EQ(
+      lmn_tokenizer_encode(tokenizer.get(), "a", 1, &newer.known, nullptr, 0, &count, nullptr),
+      LMN_BUFFER_TOO_SMALL);
   newer.added_later = 1;
-  EXPECT_FAILURE(LMN_UNSUPPORTED, "newer than lmnative",
-                 lmn_tokenizer_encode(tokenizer.get(), "a", 1, &newer.known, nullptr, 0, &count, err));
+  EXPECT_FAILURE(
+      LMN_UNSUPPORTED, "newer than lmnative",
+      lmn_tokenizer_encode(tokenizer.get(), "a", 1, &newer.known, nullptr, 0, &count, err));
 }
 
 TEST(unknown_flags_and_values) {
@@ -204,14 +219,17 @@ TEST(unknown_flags_and_values) {
   auto engine_options = sized<lmn_engine_options>();
   lmn_engine* engine = nullptr;
   engine_options.flags = 1u << 31;
-  EXPECT_FAILURE(LMN_UNSUPPORTED, "flags", lmn_engine_create(model.get(), &engine_options, &engine, err));
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "flags",
+                 lmn_engine_create(model.get(), &engine_options, &engine, err));
   engine_options.flags = 0;
   engine_options.reserved = 1;
-  EXPECT_FAILURE(LMN_UNSUPPORTED, "reserved", lmn_engine_create(model.get(), &engine_options, &engine, err));
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "reserved",
+                 lmn_engine_create(model.get(), &engine_options, &engine, err));
   auto model_options = sized<lmn_model_options>();
   model_options.read_mode = 3;
   lmn_model* other = nullptr;
-  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "read_mode", lmn_model_open(model_path().c_str(), &model_options, &other, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "read_mode",
+                 lmn_model_open(model_path().c_str(), &model_options, &other, err));
   auto encode = sized<lmn_encode_options>();
   size_t count = 0;
   encode.parse_special = 2;
@@ -238,7 +256,8 @@ TEST(engine_options_out_of_range) {
     auto options = sized<lmn_engine_options>();
     change(&options);
     lmn_engine* engine = nullptr;
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, word, lmn_engine_create(model.get(), &options, &engine, err));
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, word,
+                   lmn_engine_create(model.get(), &options, &engine, err));
     EXPECT(engine == nullptr);
   }
 }
@@ -248,7 +267,8 @@ TEST(request_options_out_of_range) {
   const Engine engine = create_engine(model.get());
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  static const lmn_string empty_stop = {"x", 0}, null_stop = {nullptr, 1}, latin1_stop = {"\xE9", 1};
+  static const lmn_string empty_stop = {"x", 0}, null_stop = {nullptr, 1},
+                          latin1_stop = {"\xE9", 1};
   static const lmn_token_bias bad_bias = {49152, 1}, nan_bias = {1, kNan};
   static const int32_t bad_stop_id = 49152, bad_id = -1, one_id = 1;
   static const std::vector<int32_t> long_prompt(5000, 1);
@@ -267,27 +287,36 @@ TEST(request_options_out_of_range) {
       {[](lmn_request_options* o) { o->presence_penalty = 101; }, "presence_penalty"},
       {[](lmn_request_options* o) { o->frequency_penalty = kNan; }, "frequency_penalty"},
       {[](lmn_request_options* o) { o->seed = 1; }, "LMN_REQUEST_SEED"},
-      {[](lmn_request_options* o) { o->top_logprobs = 1; }, "LMN_REQUEST_LOGPROBS"},
-      {[](lmn_request_options* o) { o->top_logprobs = 65, o->flags = LMN_REQUEST_LOGPROBS; }, "top_logprobs"},
+      {[](lmn_request_options* o) { o->top_logprobs = 65; }, "top_logprobs"},
       {[](lmn_request_options* o) { o->priority = 3; }, "priority"},
       {[](lmn_request_options* o) { o->add_bos = 3; }, "add_bos"},
       {[](lmn_request_options* o) { o->stop_count = 1; }, "stop"},
       {[](lmn_request_options* o) { o->stop = &empty_stop, o->stop_count = 1; }, "stop[0]"},
       {[](lmn_request_options* o) { o->stop = &null_stop, o->stop_count = 1; }, "stop[0]"},
       {[](lmn_request_options* o) { o->stop = &latin1_stop, o->stop_count = 1; }, "stop"},
-      {[](lmn_request_options* o) { o->stop_id_count = 1; }, "stop_ids"},
-      {[](lmn_request_options* o) { o->stop_ids = &bad_stop_id, o->stop_id_count = 1; }, "49152"},
+      {[](lmn_request_options* o) { o->stop_token_id_count = 1; }, "stop_token_ids"},
+      {[](lmn_request_options* o) { o->stop_token_ids = &bad_stop_id, o->stop_token_id_count = 1; },
+       "49152"},
       {[](lmn_request_options* o) { o->logit_bias_count = 1; }, "logit_bias"},
       {[](lmn_request_options* o) { o->logit_bias = &bad_bias, o->logit_bias_count = 1; }, "49152"},
-      {[](lmn_request_options* o) { o->logit_bias = &nan_bias, o->logit_bias_count = 1; }, "logit_bias"},
-      {[](lmn_request_options* o) { o->prompt_ids = &one_id, o->prompt_id_count = 1; }, "both are set"},
+      {[](lmn_request_options* o) { o->logit_bias = &nan_bias, o->logit_bias_count = 1; },
+       "logit_bias"},
+      {[](lmn_request_options* o) { o->prompt_ids = &one_id, o->prompt_id_count = 1; },
+       "both are set"},
       {[](lmn_request_options* o) { o->prompt = nullptr; }, "both are NULL"},
-      {[](lmn_request_options* o) { o->prompt = nullptr, o->prompt_ids = &bad_id, o->prompt_id_count = 1; }, "-1"},
-      {[](lmn_request_options* o) { o->prompt = nullptr, o->prompt_ids = &one_id, o->prompt_id_count = 0; }, "prompt"},
+      {[](lmn_request_options* o) {
+         o->prompt = nullptr, o->prompt_ids = &bad_id, o->prompt_id_count = 1;
+       },
+       "-1"},
+      {[](lmn_request_options* o) {
+         o->prompt = nullptr, o->prompt_ids = &one_id, o->prompt_id_count = 0;
+       },
+       "prompt"},
       {[](lmn_request_options* o) { o->prompt = "a\xFFz", o->prompt_bytes = 3; }, "byte"},
       {[](lmn_request_options* o) { o->prompt_bytes = 0; }, "prompt"},
       {[](lmn_request_options* o) {
-         o->prompt = nullptr, o->prompt_ids = long_prompt.data(), o->prompt_id_count = long_prompt.size();
+         o->prompt = nullptr, o->prompt_ids = long_prompt.data(),
+         o->prompt_id_count = long_prompt.size();
        },
        "5000"},
   };
@@ -297,7 +326,8 @@ TEST(request_options_out_of_range) {
     options.prompt_bytes = 1;
     change(&options);
     lmn_request* request = nullptr;
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, word, lmn_engine_submit(engine.get(), &options, &request, err));
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, word,
+                   lmn_engine_submit(engine.get(), &options, &request, err));
     EXPECT(request == nullptr);
   }
   auto options = sized<lmn_request_options>();
@@ -305,21 +335,32 @@ TEST(request_options_out_of_range) {
   options.prompt_bytes = 1;
   options.flags = 1u << 30;
   lmn_request* request = nullptr;
-  EXPECT_FAILURE(LMN_UNSUPPORTED, "flags", lmn_engine_submit(engine.get(), &options, &request, err));
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "flags",
+                 lmn_engine_submit(engine.get(), &options, &request, err));
 }
 
 TEST(tensors_out_of_range) {
   DLManagedTensorVersioned* tensor = nullptr;
   const int64_t shape[] = {2, 3}, negative[] = {2, -1}, huge[] = {1LL << 40, 1LL << 40};
-  for (const auto& [code, bits] : {std::pair{kDLInt, 12}, {kDLFloat, 8}, {kDLBfloat, 32}, {kDLComplex, 64},
-                                   {kDLOpaqueHandle, 64}, {kDLBool, 1}, {kDLInt, -8}, {kDLInt, 264}}) {
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "dtype", lmn_tensor_create(code, bits, 2, shape, &tensor, err));
+  for (const auto& [code, bits] : {std::pair{kDLInt, 12},
+                                   {kDLFloat, 8},
+                                   {kDLBfloat, 32},
+                                   {kDLComplex, 64},
+                                   {kDLOpaqueHandle, 64},
+                                   {kDLBool, 1},
+                                   {kDLInt, -8},
+                                   {kDLInt, 264}}) {
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "dtype",
+                   lmn_tensor_create(code, bits, 2, shape, &tensor, err));
   }
   for (const int ndim : {0, -1, 9}) {
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "ndim", lmn_tensor_create(kDLInt, 8, ndim, shape, &tensor, err));
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "ndim",
+                   lmn_tensor_create(kDLInt, 8, ndim, shape, &tensor, err));
   }
-  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "shape[1] is -1", lmn_tensor_create(kDLInt, 8, 2, negative, &tensor, err));
-  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "64 bits", lmn_tensor_create(kDLInt, 8, 2, huge, &tensor, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "shape[1] is -1",
+                 lmn_tensor_create(kDLInt, 8, 2, negative, &tensor, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "64 bits",
+                 lmn_tensor_create(kDLInt, 8, 2, huge, &tensor, err));
   const int64_t large[] = {1LL << 50};
   EXPECT_FAILURE(LMN_OUT_OF_MEMORY, "", lmn_tensor_create(kDLInt, 64, 1, large, &tensor, err));
   EXPECT(tensor == nullptr);
@@ -333,7 +374,8 @@ TEST(score_looks_at_the_tensor_it_is_lent) {
   DLManagedTensorVersioned* raw = nullptr;
   CHECK_CALL(lmn_tensor_create(kDLInt, 64, 1, shape, &raw, err));
   const Tensor ids(raw);
-  const auto expect = [&](lmn_status status, const char* word, void (*change)(DLManagedTensorVersioned*)) {
+  const auto expect = [&](lmn_status status, const char* word,
+                          void (*change)(DLManagedTensorVersioned*)) {
     DLManagedTensorVersioned copy = *ids;
     change(&copy);
     EXPECT_FAILURE(status, word, lmn_engine_score(engine.get(), &copy, nullptr, &logits, err));
@@ -386,17 +428,20 @@ TEST(buffers_that_are_too_small) {
   size_t count = 99;
   // Asking for the size is no error, and brings no error object.
   const Outcome size = outcome_of([&](lmn_error** err) {
-    return lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, nullptr, 0, &count, err);
+    return lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, nullptr, 0, &count,
+                                err);
   });
   EXPECT_EQ(size.status, LMN_BUFFER_TOO_SMALL);
   EXPECT(!size.has_error);
   EXPECT_EQ(count, 2u);
   int32_t ids[3] = {-7, -7, -7};
-  EXPECT_FAILURE(LMN_BUFFER_TOO_SMALL, "2 are needed",
-                 lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, ids, 1, &count, err));
+  EXPECT_FAILURE(
+      LMN_BUFFER_TOO_SMALL, "2 are needed",
+      lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, ids, 1, &count, err));
   EXPECT_EQ(count, 2u);
   EXPECT_EQ(ids[0], -7);  // nothing was written
-  CHECK_CALL(lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, ids, 2, &count, err));
+  CHECK_CALL(
+      lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, ids, 2, &count, err));
   EXPECT_EQ(ids[2], -7);
   EXPECT_EQ(count, 2u);
   CHECK_CALL(lmn_tokenizer_encode(tokenizer.get(), nullptr, 0, nullptr, nullptr, 0, &count, err));
@@ -409,6 +454,7 @@ TEST(buffers_that_are_too_small) {
   CHECK_CALL(lmn_tokenizer_decode(tokenizer.get(), ids, 2, nullptr, text, 11, &count, err));
   EXPECT_EQ(std::string(text, 12), "Hello world#");
   lmn_memory_entry entry{};
-  EXPECT_FAILURE(LMN_BUFFER_TOO_SMALL, "are needed", lmn_engine_memory_get(engine.get(), &entry, 1, &count, err));
+  EXPECT_FAILURE(LMN_BUFFER_TOO_SMALL, "are needed",
+                 lmn_engine_memory_get(engine.get(), &entry, 1, &count, err));
   EXPECT(count > 1);
 }

@@ -19,6 +19,34 @@ lmn_engine_stats stats_of(const lmn_engine* engine) {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
+lmn_memory_entry memory_of(const lmn_engine* engine, const std::string& owner) {
+  lmn_memory_entry entries[32];
+  size_t count = 0;
+  CHECK_CALL(lmn_engine_memory_get(engine, entries, 32, &count, err));
+  for (size_t i = 0; i < count; ++i) {
+    if (entries[i].owner == owner) return entries[i];
+  }
+  return {};
+}
+
+// Stops a call when as many tokens are done as it says; keeps what the calls said.
+struct StopAt {
+  uint64_t tokens;
+  uint64_t done = 0;
+  uint64_t total = 0;
+  int calls = 0;
+  std::string what;
+
+  static int32_t call(void* user, const char* what, uint64_t done, uint64_t total) {
+    auto* self = static_cast<StopAt*>(user);
+    self->calls += 1;
+    self->what = what;
+    self->done = done;
+    self->total = total;
+    return done >= self->tokens ? 1 : 0;
+  }
+};
+
 }  // namespace
 
 TEST(poll_wait_next_and_after_the_end) {
@@ -117,8 +145,8 @@ TEST(logprobs_and_logits_of_a_chunk_agree) {
   options.prompt = "The capital of France is";
   options.prompt_bytes = std::strlen(options.prompt);
   options.max_tokens = 3;
-  options.flags = LMN_REQUEST_LOGPROBS | LMN_REQUEST_LOGITS | LMN_REQUEST_IGNORE_EOS;
-  options.top_logprobs = 5;
+  options.flags = LMN_REQUEST_LOGITS | LMN_REQUEST_IGNORE_EOS;
+  options.top_logprobs = 5;  // implies LMN_REQUEST_LOGPROBS
   lmn_request* raw = nullptr;
   CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
   const Request request(raw);
@@ -150,7 +178,8 @@ TEST(generating_is_scoring) {
   const Tokenizer tokenizer = create_tokenizer(model.get());
   int32_t ids[64];
   size_t count = 0;
-  CHECK_CALL(lmn_tokenizer_encode(tokenizer.get(), "The capital of France is", 24, nullptr, ids, 64, &count, err));
+  CHECK_CALL(lmn_tokenizer_encode(tokenizer.get(), "The capital of France is", 24, nullptr, ids, 64,
+                                  &count, err));
   auto options = sized<lmn_request_options>();
   options.prompt_ids = ids;
   options.prompt_id_count = count;
@@ -184,6 +213,78 @@ TEST(generating_is_scoring) {
   }
 }
 
+TEST(a_score_is_stopped_by_its_progress) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get());
+  std::vector<int32_t> ids(1500, 504);
+  int64_t size = static_cast<int64_t>(ids.size());
+  DLManagedTensorVersioned lent{};
+  lent.version = {1, 0};
+  lent.dl_tensor.device = {kDLCPU, 0};
+  lent.dl_tensor.ndim = 1;
+  lent.dl_tensor.dtype = {kDLInt, 32, 1};
+  lent.dl_tensor.shape = &size;
+  lent.dl_tensor.data = ids.data();
+  const uint64_t requests_before = memory_of(engine.get(), "requests").current;
+  StopAt stop{0};
+  auto options = sized<lmn_score_options>();
+  options.progress = &StopAt::call;
+  options.progress_user = &stop;
+  DLManagedTensorVersioned* logits = nullptr;
+  EXPECT_FAILURE(LMN_CANCELLED, "progress", lmn_engine_score(engine.get(), &lent, &options, &logits, err));
+  EXPECT(logits == nullptr);
+  EXPECT_EQ(stop.calls, 1);
+  EXPECT_EQ(stop.what, std::string("scoring"));
+  EXPECT_EQ(stop.total, 1500u);
+  const lmn_engine_stats stats = stats_of(engine.get());
+  EXPECT_EQ(stats.cancelled, 1u);
+  EXPECT_EQ(stats.running + stats.waiting, 0u);
+  EXPECT(stats.prompt_tokens < 1500);
+  EXPECT_EQ(memory_of(engine.get(), "requests").current, requests_before);
+  EXPECT(memory_of(engine.get(), "requests").peak >= 1500ull * 49152 * sizeof(float));
+  // Whoever lets it go on sees the end.
+  StopAt watch{UINT64_MAX};
+  options.progress_user = &watch;
+  size = 20;
+  CHECK_CALL(lmn_engine_score(engine.get(), &lent, &options, &logits, err));
+  const Tensor tensor(logits);
+  EXPECT(watch.calls > 0 && watch.done == 20 && watch.total == 20);
+}
+
+TEST(logits_of_a_request_are_booked) {
+  const Model model = open_model();
+  Engine engine = create_engine(model.get());
+  const uint64_t before = memory_of(engine.get(), "requests").current;
+  auto options = sized<lmn_request_options>();
+  options.prompt = "x";
+  options.prompt_bytes = 1;
+  options.max_tokens = 4;
+  options.flags = LMN_REQUEST_LOGITS | LMN_REQUEST_IGNORE_EOS;
+  lmn_request* raw = nullptr;
+  CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+  Request request(raw);
+  drain(request.get());
+  EXPECT(memory_of(engine.get(), "requests").current >= before + 4 * 49152 * sizeof(float));
+  request.reset();
+  EXPECT_EQ(memory_of(engine.get(), "requests").current, before);
+  CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+  request.reset(raw);
+  engine.reset();  // the request still holds its part of the ledger
+}
+
+TEST(a_copied_file_has_an_owner_of_its_own) {
+  auto options = sized<lmn_model_options>();
+  options.read_mode = LMN_READ_COPY;
+  lmn_model* raw = nullptr;
+  CHECK_CALL(lmn_model_open(model_path().c_str(), &options, &raw, err));
+  const Model model(raw);
+  const Engine engine = create_engine(model.get());
+  auto info = sized<lmn_model_info>();
+  CHECK_CALL(lmn_model_info_get(model.get(), &info, err));
+  EXPECT_EQ(memory_of(engine.get(), "file_copy").current, info.file_bytes);
+  EXPECT_EQ(memory_of(engine.get(), "mapped").current, 0u);
+}
+
 TEST(queue_full_is_said_at_once) {
   const Model model = open_model();
   auto options = sized<lmn_engine_options>();
@@ -207,7 +308,8 @@ TEST(queue_full_is_said_at_once) {
     if (request != nullptr) requests.emplace_back(request);
   }
   EXPECT_EQ(status, LMN_QUEUE_FULL);
-  EXPECT(requests.size() >= 2 && requests.size() <= 4);  // two may wait while one runs and one is on its way
+  EXPECT(requests.size() >= 2 &&
+         requests.size() <= 4);  // two may wait while one runs and one is on its way
   EXPECT_EQ(stats_of(engine.get()).rejected, 1u);
 }
 
@@ -237,7 +339,8 @@ TEST(memory_and_stats_of_an_engine) {
   CHECK_CALL(lmn_model_info_get(model.get(), &info, err));
   EXPECT_EQ(of("mapped"), info.file_bytes);
   EXPECT(of("packed_weights") > info.file_bytes / 2 && of("packed_weights") < 2 * info.file_bytes);
-  EXPECT_EQ(of("kv"), 2048ull * 30 * 2 * 3 * 64 * 2);  // tokens, layers, k and v, heads, head_dim, bytes of f16
+  EXPECT_EQ(of("kv"), 2048ull * 30 * 2 * 3 * 64 *
+                          2);  // tokens, layers, k and v, heads, head_dim, bytes of f16
   EXPECT(of("arena") > 0 && of("tokenizer") > 0);
   const lmn_engine_stats stats = stats_of(engine.get());
   EXPECT_EQ(stats.threads, 2u);

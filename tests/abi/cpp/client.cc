@@ -42,14 +42,17 @@ std::string json(std::integral auto number) { return std::to_string(number); }
 void inspect(const lmnative::Model& model) {
   const lmn_model_info info = model.info();
   std::printf(
-      "{\"step\":\"model\",\"architecture\":%s,\"name\":%s,\"tensors\":%s,\"metadata\":%s,\"parameters\":%s,\"vocab\":%u,"
-      "\"context\":%u,\"embedding\":%u,\"layers\":%u,\"heads\":%u,\"kv_heads\":%u,\"head_dim\":%u}\n",
+      "{\"step\":\"model\",\"architecture\":%s,\"name\":%s,\"tensors\":%s,\"metadata\":%s,"
+      "\"parameters\":%s,\"vocab\":%u,"
+      "\"context\":%u,\"embedding\":%u,\"layers\":%u,\"heads\":%u,\"kv_heads\":%u,\"head_dim\":%u}"
+      "\n",
       json(std::string_view(info.architecture)).c_str(), json(std::string_view(info.name)).c_str(),
-      json(info.tensor_count).c_str(), json(info.metadata_count).c_str(), json(info.parameter_count).c_str(),
-      info.vocab_size, info.context_length, info.embedding_length, info.layer_count, info.head_count, info.head_count_kv,
-      info.head_dim);
+      json(info.tensor_count).c_str(), json(info.metadata_count).c_str(),
+      json(info.parameter_count).c_str(), info.vocab_size, info.context_length,
+      info.embedding_length, info.layer_count, info.head_count, info.head_count_kv, info.head_dim);
   const lmn_value pre = model.find_metadata("tokenizer.ggml.pre").value();
-  std::printf("{\"step\":\"metadata\",\"kind\":%u,\"text\":%s}\n", pre.kind, json(lmnative::text_of(pre)).c_str());
+  std::printf("{\"step\":\"metadata\",\"kind\":%u,\"text\":%s}\n", pre.kind,
+              json(lmnative::text_of(pre)).c_str());
   const lmn_tensor_info tensor = model.tensor(0);
   std::printf("{\"step\":\"tensor\",\"name\":%s,\"type\":\"%s\",\"shape\":[%s,%s],\"bytes\":%s}\n",
               json(lmnative::name_of(tensor)).c_str(), tensor.type, json(tensor.shape[0]).c_str(),
@@ -61,35 +64,39 @@ void tokenize(const lmnative::Tokenizer& tokenizer) {
   std::string pieces;
   lmnative::Decoder decoder(tokenizer);
   for (const int32_t id : ids) pieces += (pieces.empty() ? "" : ",") + json(decoder.decode(id));
-  std::printf("{\"step\":\"tokenize\",\"ids\":%s,\"decoded\":%s,\"pieces\":[%s]}\n", json(ids).c_str(),
-              json(tokenizer.decode(ids)).c_str(), pieces.c_str());
+  std::printf("{\"step\":\"tokenize\",\"ids\":%s,\"decoded\":%s,\"pieces\":[%s]}\n",
+              json(ids).c_str(), json(tokenizer.decode(ids)).c_str(), pieces.c_str());
 }
 
 void chat(const lmnative::Tokenizer& tokenizer) {
   const lmnative::ChatMessage messages[] = {{"system", "Be brief."}, {"user", "Hi 👋"}};
-  std::printf("{\"step\":\"chat\",\"text\":%s}\n", json(tokenizer.render_chat(messages)).c_str());
+  std::printf("{\"step\":\"chat\",\"text\":%s}\n", json(tokenizer.chat_render(messages)).c_str());
 }
 
 void stream(lmnative::Engine& engine) {
   std::string text;
-  const lmnative::Answer answer =
-      engine.generate("The capital of France is", {.max_tokens = 16, .ignore_eos = true}, [&](const auto& chunk) {
+  const lmnative::Answer answer = engine.generate(
+      "The capital of France is", {.max_tokens = 16, .ignore_eos = true}, [&](const auto& chunk) {
         text += chunk.text;
         return true;
       });
-  std::printf("{\"step\":\"stream\",\"ids\":%s,\"text\":%s,\"finish\":%u,\"prompt_tokens\":%s,\"generated_tokens\":%s}\n",
-              json(answer.token_ids).c_str(), json(text).c_str(), answer.finish_reason,
-              json(answer.stats.prompt_tokens).c_str(), json(answer.stats.generated_tokens).c_str());
+  std::printf(
+      "{\"step\":\"stream\",\"ids\":%s,\"text\":%s,\"finish\":%u,\"prompt_tokens\":%s,\"generated_"
+      "tokens\":%s}\n",
+      json(answer.token_ids).c_str(), json(text).c_str(), answer.finish_reason,
+      json(answer.stats.prompt_tokens).c_str(), json(answer.stats.generated_tokens).c_str());
 }
 
 void cancel(lmnative::Engine& engine) {
-  lmnative::Request request = engine.submit("Once upon a time", {.max_tokens = 4000, .ignore_eos = true});
+  lmnative::Request request =
+      engine.submit("Once upon a time", {.max_tokens = 4000, .ignore_eos = true});
   request.cancel();
   const uint32_t finish_reason = request.collect().finish_reason;
   lmn_chunk chunk{};
   chunk.struct_size = sizeof chunk;
   const lmn_status after = lmn_request_next(request.get(), 0, &chunk, nullptr);
-  std::printf("{\"step\":\"cancel\",\"finish\":%u,\"after\":\"%s\"}\n", finish_reason, lmn_status_name(after));
+  std::printf("{\"step\":\"cancel\",\"finish\":%u,\"after\":\"%s\"}\n", finish_reason,
+              lmn_status_name(after));
 }
 
 void provoke(const char* what, const std::function<void()>& call) {
@@ -97,8 +104,9 @@ void provoke(const char* what, const std::function<void()>& call) {
     call();
     std::printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"none\"}\n", what);
   } catch (const lmnative::Error& e) {
-    std::printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"%s\",\"message\":%s,\"same\":true}\n", what,
-                lmn_status_name(e.status()), json(std::string_view(e.what())).c_str());
+    std::printf(
+        "{\"step\":\"error\",\"what\":\"%s\",\"status\":\"%s\",\"message\":%s,\"same\":true}\n",
+        what, lmn_status_name(e.status()), json(std::string_view(e.what())).c_str());
   }
 }
 
@@ -116,8 +124,9 @@ void provoke_errors(lmnative::Engine& engine, const lmnative::Tokenizer& tokeniz
     future.known.prompt_bytes = 1;
     future.added_later = 7;
     lmn_request* request = nullptr;
-    lmnative::detail::invoke(
-        [&](lmn_error** err) { return lmn_engine_submit(engine.get(), &future.known, &request, err); });
+    lmnative::detail::invoke([&](lmn_error** err) {
+      return lmn_engine_submit(engine.get(), &future.known, &request, err);
+    });
   });
   provoke("decode of a bad id", [&] { (void)tokenizer.decode(std::vector<int32_t>{-1}); });
 }
@@ -129,10 +138,11 @@ void score(lmnative::Engine& engine) {
   std::vector<int32_t> top;
   for (size_t row = 0; row < ids.size(); ++row) {
     const std::span<const float> values = logits.values<float>().subspan(row * columns, columns);
-    top.push_back(static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin()));
+    top.push_back(
+        static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin()));
   }
-  std::printf("{\"step\":\"score\",\"shape\":[%s,%s],\"top\":%s}\n", json(logits.shape()[0]).c_str(),
-              json(logits.shape()[1]).c_str(), json(top).c_str());
+  std::printf("{\"step\":\"score\",\"shape\":[%s,%s],\"top\":%s}\n",
+              json(logits.shape()[0]).c_str(), json(logits.shape()[1]).c_str(), json(top).c_str());
 }
 
 // Parents before children: every handle keeps what it needs.
@@ -140,15 +150,16 @@ void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::T
              std::unique_ptr<lmnative::Engine> engine) {
   const lmnative::Tensor norm = model->export_tensor("output_norm.weight");
   lmnative::Decoder decoder(*tokenizer);
-  lmnative::Request request = engine->submit("Once upon a time", {.max_tokens = 4000, .ignore_eos = true});
+  lmnative::Request request =
+      engine->submit("Once upon a time", {.max_tokens = 4000, .ignore_eos = true});
   model.reset();
   engine.reset();
   tokenizer.reset();
   // Not collect(): it asks for stats, which a request answers too, but the other clients do not.
   uint32_t finish_reason = LMN_FINISH_NONE;
   while (const auto chunk = request.next()) finish_reason = chunk->finish_reason;
-  std::printf("{\"step\":\"destroy\",\"finish\":%u,\"piece\":%s,\"read_only\":%s,\"first\":%.6f}\n", finish_reason,
-              json(decoder.decode(504)).c_str(), norm.read_only() ? "true" : "false",
+  std::printf("{\"step\":\"destroy\",\"finish\":%u,\"piece\":%s,\"read_only\":%s,\"first\":%.6f}\n",
+              finish_reason, json(decoder.decode(504)).c_str(), norm.read_only() ? "true" : "false",
               static_cast<double>(norm.values<const float>()[0]));
 }
 
@@ -157,15 +168,15 @@ void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::T
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {
-    std::printf("{\"step\":\"version\",\"version\":%s,\"abi\":%u}\n", json(lmnative::version()).c_str(),
-                lmn_abi_version());
+    std::printf("{\"step\":\"version\",\"version\":%s,\"abi\":%u}\n",
+                json(lmnative::version()).c_str(), lmn_abi_version());
     auto model = std::make_unique<lmnative::Model>(argv[1]);
     inspect(*model);
     auto tokenizer = std::make_unique<lmnative::Tokenizer>(*model);
     tokenize(*tokenizer);
     chat(*tokenizer);
-    auto engine = std::make_unique<lmnative::Engine>(*model,
-                                                     lmnative::EngineOptions{.threads = 2, .context_tokens = 4096});
+    auto engine = std::make_unique<lmnative::Engine>(
+        *model, lmnative::EngineOptions{.threads = 2, .context_tokens = 4096});
     stream(*engine);
     cancel(*engine);
     provoke_errors(*engine, *tokenizer);

@@ -44,7 +44,7 @@ RequestOptions = struct(
     *fields(c.c_float, "top_p min_p repetition_penalty presence_penalty frequency_penalty"),
     ("penalty_last_n", c.c_uint32), ("seed", c.c_uint64), ("top_logprobs", c.c_uint32), ("priority", c.c_int32),
     ("logit_bias", c.c_void_p), ("logit_bias_count", c.c_uint64), ("stop", c.c_void_p), ("stop_count", c.c_uint64),
-    ("stop_ids", c.c_void_p), *fields(c.c_uint64, "stop_id_count deadline_ns tag"))  # fmt: skip
+    ("stop_token_ids", c.c_void_p), *fields(c.c_uint64, "stop_token_id_count deadline_ns tag"))  # fmt: skip
 Chunk = struct(
     "lmn_chunk", *fields(c.c_uint32, "struct_size finish_reason"), ("token_ids", POINTER(c.c_int32)),
     ("token_count", c.c_uint64), ("text", c.c_void_p), ("text_bytes", c.c_uint64),

@@ -52,7 +52,7 @@ mod lmn {
             prompt_id_count: u64, add_bos: u32, max_tokens: u32, temperature: f32, top_k: i32, top_p: f32, min_p: f32,
             repetition_penalty: f32, presence_penalty: f32, frequency_penalty: f32, penalty_last_n: u32, seed: u64,
             top_logprobs: u32, priority: i32, logit_bias: *const c_void, logit_bias_count: u64, stop: *const c_void,
-            stop_count: u64, stop_ids: *const i32, stop_id_count: u64, deadline_ns: u64, tag: u64,
+            stop_count: u64, stop_token_ids: *const i32, stop_token_id_count: u64, deadline_ns: u64, tag: u64,
         }
         chunk {
             struct_size: u32, finish_reason: u32, token_ids: *const i32, token_count: u64, text: *const c_char,
