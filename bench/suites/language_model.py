@@ -49,7 +49,7 @@ def check_against(peer_logits: np.ndarray, our_logits: np.ndarray, name: str) ->
 def run(context: harness.Context, suite: str) -> None:
     model = lmnative.Model(context.model)
     bytes_read, macs, type_name = weight_bytes_and_macs(model)
-    llm = lmnative.LLM(context.model, threads=context.threads, context=2048)
+    llm = lmnative.LLM(context.model, threads=context.threads, context_tokens=2048)
     sessions = {peer.NAME: (peer, peer.Session(context.model, context.threads, 2048))
                 for peer in context.peers(["llama_cpp"])}
     versions = {name: peer.version() for name, (peer, _) in sessions.items()}

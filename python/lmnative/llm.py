@@ -183,11 +183,12 @@ class LLM:
             stop_token_ids: Token ids that end the answer, beside the model's own. Default: none.
             ignore_eos: True: the model's end-of-generation tokens do not end the answer. Default False.
             logprobs: True: report each token's log probability. Default False.
-            top_logprobs: How many likeliest alternatives to report with it, 0 to 64; above 0 implies `logprobs`. Default 0.
+            top_logprobs: How many likeliest alternatives to report with it, 0 to 64; above 0 implies `logprobs`.
+                Default 0.
             logits: True: give the logits of each generated token, float32 [tokens, vocab]. Default False.
             logit_bias: {token id: number added to its logit}; -inf forbids the token. Default: none.
             priority: -2 to 2, higher goes first. Default 0.
-            deadline: Seconds from now, above 0; then the answer ends with finish_reason "deadline". Default None: never.
+            deadline: Seconds from now, above 0; then the answer ends with finish_reason "deadline". Default None: none.
             keep_special: True: control tokens appear in the text. Default False.
             parse_special: True: the text of control tokens in a text prompt becomes those tokens. Default False.
             add_bos: Put the BOS token before a text prompt. Default None: as the model says.
@@ -256,7 +257,8 @@ class LLM:
 
         Args:
             prompt: Token ids, as for generate; or text, which is encoded as generate would.
-            chunk_tokens: Tokens computed in one step, 1 to 4096. Default None: `prefill_chunk_tokens`. Never changes the result.
+            chunk_tokens: Tokens computed in one step, 1 to 4096. Default None: `prefill_chunk_tokens`. Never changes
+                the result.
 
         Raises:
             InvalidArgumentError: a token id out of range, no token at all, or more than the context holds.

@@ -52,7 +52,7 @@ def model_path() -> str:
 @pytest.fixture(scope="session")
 def llm(model_path: str):
     """An LLM that tests share and none closes."""
-    with lmnative.LLM(model_path, threads=2, context=4096) as shared:
+    with lmnative.LLM(model_path, threads=2, context_tokens=4096) as shared:
         yield shared
 
 

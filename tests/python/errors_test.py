@@ -35,9 +35,10 @@ REQUESTS = [
     ("max_tokens 1.5", lambda m: m.generate(OK, max_tokens=1.5), TypeError, "max_tokens"),
     ("negative seed", lambda m: m.generate(OK, seed=-1), ValueError, "seed"),
     ("seed beyond 64 bits", lambda m: m.generate(OK, seed=2**64), ValueError, "seed"),
-    ("logprobs 65", lambda m: m.generate(OK, logprobs=65), ValueError, "logprobs"),
+    ("top_logprobs 65", lambda m: m.generate(OK, top_logprobs=65), ValueError, "top_logprobs"),
+    ("logprobs of a number", lambda m: m.generate(OK, logprobs=5), TypeError, "top_logprobs"),
     ("priority 3", lambda m: m.generate(OK, priority=3), ValueError, "priority"),
-    ("timeout 0", lambda m: m.generate(OK, timeout=0), ValueError, "timeout"),
+    ("deadline 0", lambda m: m.generate(OK, deadline=0), ValueError, "deadline"),
     ("empty stop string", lambda m: m.generate(OK, stop=""), ValueError, "stop"),
     ("stop of the wrong type", lambda m: m.generate(OK, stop=[1]), TypeError, "stop"),
     ("stop token out of range", lambda m: m.generate(OK, stop_token_ids=[49152]), ValueError, "49152"),
@@ -58,11 +59,11 @@ REQUESTS = [
     ("None as prompt", lambda m: m.generate(None), TypeError, "NoneType"),
     ("one bad prompt of several", lambda m: m.generate([OK, [49152]]), ValueError, "49152"),
     ("prompt longer than the context", lambda m: m.generate([504] * 5000), ValueError, "the context 4096"),
-    ("keyword's name in Python", lambda m: m.generate([504] * 5000), ValueError, "raise context"),
+    ("keyword in the message", lambda m: m.generate([504] * 5000), ValueError, "raise context_tokens"),
     ("score of nothing", lambda m: m.score([]), ValueError, "no tokens"),
     ("score of an id out of range", lambda m: m.score([49152]), ValueError, "49152"),
     ("score of too many", lambda m: m.score([504] * 5000), ValueError, "4096"),
-    ("score in chunks of 0", lambda m: m.score([504], chunk=0), ValueError, "chunk"),
+    ("score in chunks of 0", lambda m: m.score([504], chunk_tokens=0), ValueError, "chunk_tokens"),
     ("message without role", lambda m: m.chat([{"content": "x"}]), TypeError, "role"),
     ("message without content", lambda m: m.chat([{"role": "user"}]), TypeError, "content"),
     ("message that is no mapping", lambda m: m.chat(["x"]), TypeError, "message 0"),
@@ -88,10 +89,10 @@ ENGINES = [
     ("zero threads", {"threads": 0}, "threads"),
     ("negative threads", {"threads": -2}, "threads"),
     ("too many threads", {"threads": 5000}, "threads"),
-    ("zero context", {"context": 0}, "context"),
+    ("zero context", {"context_tokens": 0}, "context_tokens"),
     ("zero KV tokens", {"kv_tokens": 0}, "kv_tokens"),
-    ("zero prefill chunk", {"prefill_chunk": 0}, "prefill_chunk"),
-    ("prefill chunk too large", {"prefill_chunk": 5000}, "prefill_chunk"),
+    ("zero prefill chunk", {"prefill_chunk_tokens": 0}, "prefill_chunk_tokens"),
+    ("prefill chunk too large", {"prefill_chunk_tokens": 5000}, "prefill_chunk_tokens"),
     ("unknown read mode", {"read_mode": "telepathy"}, "telepathy"),
 ]
 
@@ -162,7 +163,7 @@ def test_progress_that_raises_stops_the_load(model_path):
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
-        lmnative.LLM(model_path, threads=1, context=64, progress=report)
+        lmnative.LLM(model_path, threads=1, context_tokens=64, progress=report)
 
 
 def test_a_child_after_fork_gets_an_error(llm):

@@ -38,7 +38,7 @@ def test_text_ids_and_lists_of_both(llm):
 
 
 def test_a_list_longer_than_the_queue(model_path):
-    with lmnative.LLM(model_path, threads=2, context=64, queue_capacity=1) as llm:
+    with lmnative.LLM(model_path, threads=2, context_tokens=64, queue_capacity=1) as llm:
         prompts = [f"{number}," for number in range(6)]
         several = llm.generate(prompts, max_tokens=2)
         assert [out.token_ids for out in several] == [llm.generate(p, max_tokens=2).token_ids for p in prompts]
@@ -80,7 +80,7 @@ def test_logit_bias(llm):
 
 
 def test_logprobs(llm):
-    out = llm.generate(PROMPT, max_tokens=5, logprobs=3, logits=True)
+    out = llm.generate(PROMPT, max_tokens=5, top_logprobs=3, logits=True)
     logits = out.logits.astype(np.float64)
     wanted = logits - logits.max(axis=1, keepdims=True)
     wanted -= np.log(np.exp(wanted).sum(axis=1, keepdims=True))
@@ -89,7 +89,7 @@ def test_logprobs(llm):
         assert logprob == pytest.approx(row[token], abs=1e-4)
         assert list(top) == list(np.argsort(-row, kind="stable")[:3])
         assert list(top.values()) == pytest.approx([row[t] for t in top], abs=1e-4)
-    only_chosen = llm.generate(PROMPT, max_tokens=5, logprobs=0)
+    only_chosen = llm.generate(PROMPT, max_tokens=5, logprobs=True)
     assert only_chosen.logprobs == out.logprobs
     assert only_chosen.top_logprobs == [{}] * 5
 
@@ -157,14 +157,14 @@ def test_a_loop_that_breaks_cancels_the_request(llm):
 
 def test_timeout(llm):
     start = time.monotonic()
-    out = llm.generate(PROMPT, max_tokens=3000, ignore_eos=True, timeout=0.2)
+    out = llm.generate(PROMPT, max_tokens=3000, ignore_eos=True, deadline=0.2)
     assert out.finish_reason == "deadline"
     assert 0.15 < time.monotonic() - start < 2
     assert 0 < len(out.token_ids) < 3000
 
 
 def test_max_tokens_none_goes_to_the_end_of_the_context(model_path):
-    with lmnative.LLM(model_path, threads=2, context=32) as llm:
+    with lmnative.LLM(model_path, threads=2, context_tokens=32) as llm:
         out = llm.generate(PROMPT, max_tokens=None, ignore_eos=True)
         assert out.finish_reason == "length"
         assert out.usage.total_tokens == 32
@@ -221,7 +221,7 @@ def test_long_calls_release_the_gil(llm):
 
 
 def test_closing(model_path):
-    llm = lmnative.LLM(model_path, threads=1, context=64)
+    llm = lmnative.LLM(model_path, threads=1, context_tokens=64)
     stream = llm.stream(PROMPT, max_tokens=50, ignore_eos=True)
     llm.close()
     llm.close()
@@ -233,7 +233,7 @@ def test_closing(model_path):
 
 
 def test_closing_from_another_thread_ends_a_generate(model_path):
-    llm = lmnative.LLM(model_path, threads=2, context=4096)
+    llm = lmnative.LLM(model_path, threads=2, context_tokens=4096)
     threading.Timer(0.3, llm.close).start()
     with pytest.raises(lmnative.CancelledError):
         llm.generate(PROMPT, max_tokens=4000, ignore_eos=True)
@@ -269,7 +269,7 @@ def test_options_of_the_llm(model_path):
     with lmnative.LLM(
         model,
         threads=1,
-        context=128,
+        context_tokens=128,
         kv_tokens=256,
         progress=lambda what, done, total: seen.append((what, done, total)),
     ) as llm:
@@ -279,5 +279,5 @@ def test_options_of_the_llm(model_path):
     what, done, total = seen[-1]
     assert isinstance(what, str) and done == total > 0
     for read_mode in ("map", "populate"):
-        with lmnative.LLM(model_path, threads=1, context=64, read_mode=read_mode) as llm:
+        with lmnative.LLM(model_path, threads=1, context_tokens=64, read_mode=read_mode) as llm:
             assert llm.generate(PROMPT, max_tokens=2).token_ids

@@ -67,10 +67,14 @@ def test_stream(long_llm):
 
 
 def test_score(model_path):
-    with lmnative.LLM(model_path, threads=1, context=2048) as llm:
+    ids = list(range(100, 4600))
+    with lmnative.LLM(model_path, threads=1, context_tokens=5000, prefill_chunk_tokens=64) as llm:
         with interrupted_after(0.2):
-            llm.score(list(range(100, 1100)))
-        assert llm.generate("Once", max_tokens=2).token_ids, "after what was still being computed"
+            llm.score(ids)
+        assert llm.generate("Once", max_tokens=2).token_ids
+        stats = llm.stats()
+        assert stats["prompt_tokens"] < len(ids) / 2, "the engine must not go on with what nobody waits for"
+        assert stats["cancelled"] == 1 and stats["running"] == 0
 
 
 def test_loading(model_path):
@@ -83,4 +87,4 @@ def test_loading(model_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        lmnative.LLM(model_path, threads=1, context=64, progress=report)
+        lmnative.LLM(model_path, threads=1, context_tokens=64, progress=report)

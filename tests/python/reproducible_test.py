@@ -30,14 +30,14 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_score_for_any_thread_count_and_chunk(model_path, ids, reference, threads):
-    with lmnative.LLM(model_path, threads=threads, context=512) as llm:
+    with lmnative.LLM(model_path, threads=threads, context_tokens=512) as llm:
         for chunk in (1, 7, 64, 512, None):
-            assert_same_bits(np.from_dlpack(llm.score(ids, chunk=chunk)), reference)
+            assert_same_bits(np.from_dlpack(llm.score(ids, chunk_tokens=chunk)), reference)
 
 
 @pytest.mark.parametrize("prefill_chunk", [1, 5, 4096])
 def test_score_for_any_prefill_chunk_of_the_llm(model_path, ids, reference, prefill_chunk):
-    with lmnative.LLM(model_path, threads=2, context=512, prefill_chunk=prefill_chunk) as llm:
+    with lmnative.LLM(model_path, threads=2, context_tokens=512, prefill_chunk_tokens=prefill_chunk) as llm:
         assert_same_bits(np.from_dlpack(llm.score(ids)), reference)
 
 
@@ -49,7 +49,7 @@ def test_a_prefix_scores_the_same(llm, ids, reference):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_generating_equals_scoring(model_path, ids, threads):
     prompt = ids[:40]
-    with lmnative.LLM(model_path, threads=threads, context=512) as llm:
+    with lmnative.LLM(model_path, threads=threads, context_tokens=512) as llm:
         out = llm.generate(prompt, max_tokens=24, logits=True, ignore_eos=True)
         scored = np.from_dlpack(llm.score(prompt + out.token_ids))
     assert out.logits.shape == (24, llm.info.vocab_size)
@@ -59,7 +59,7 @@ def test_generating_equals_scoring(model_path, ids, threads):
 def test_sampling_is_the_same_for_any_thread_count(model_path, ids):
     answers = []
     for threads in (1, 2, 3):
-        with lmnative.LLM(model_path, threads=threads, context=512, prefill_chunk=threads * 11) as llm:
+        with lmnative.LLM(model_path, threads=threads, context_tokens=512, prefill_chunk_tokens=threads * 11) as llm:
             answers.append(llm.generate(ids[:30], max_tokens=32, temperature=1.1, top_p=0.95, seed=11).token_ids)
     assert answers[0] == answers[1] == answers[2]
 

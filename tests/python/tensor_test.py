@@ -60,7 +60,7 @@ def test_borrowers_keep_the_memory_alive(llm):
 
 
 def test_memory_outlives_the_llm(model_path):
-    with lmnative.LLM(model_path, threads=1, context=64) as llm:
+    with lmnative.LLM(model_path, threads=1, context_tokens=64) as llm:
         exported = np.from_dlpack(llm.score(IDS))
     del llm
     gc.collect()

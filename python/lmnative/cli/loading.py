@@ -11,7 +11,7 @@ from lmnative.llm import LLM
 
 
 def load(options: argparse.Namespace, context_tokens: int | None = None) -> tuple[LLM, float]:
-    """The LLM that the engine options describe, and the seconds it took. `context_tokens` are used where none were given."""
+    """The LLM that the engine options describe, and the seconds it took. `context_tokens`: where none were given."""
     start = time.perf_counter()
     llm = LLM(
         options.model,
