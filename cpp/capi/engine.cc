@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "capi/available_memory.h"
 #include "capi/engine_handle.h"
 #include "capi/handles.h"
 #include "capi/options.h"
@@ -84,6 +85,10 @@ Outcome score(const BuiltEngine& engine, const DLManagedTensorVersioned& ids,
                            engine.object->vocab_size()};
   const size_t bytes =
       static_cast<size_t>(shape[0]) * static_cast<size_t>(shape[1]) * sizeof(float);
+    if (shape[0] <= engine.object->context_tokens()) {  // else the engine refuses it
+    LMN_RETURN_IF_ERROR(check_fits(static_cast<int64_t>(bytes), "the logits of lmn_engine_score",
+                                   "score fewer tokens at once"));
+  }
   LMN_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory,
                        allocate_zeroed(bytes, "logits of lmn_engine_score"));
   const memory::LedgerEntry booked(engine.ledger.get(), memory::Owner::kRequests,

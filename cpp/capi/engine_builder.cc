@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
+#include "capi/available_memory.h"
 #include "cpu/cpu_device.h"
 #include "engine/kv_cache.h"
 #include "engine/plan_runner.h"
 #include "graph/passes/passes.h"
 #include "models/model.h"
 #include "ops/kernel.h"
+#include "parallel/os_thread.h"
 #include "parallel/thread_team.h"
 #include "plan/plan.h"
 
@@ -44,25 +45,23 @@ struct KeepAlive {
 // Builds the model's tokenizer beside the packing of weights. What it makes is cached in the Model.
 class TokenizerTask {
  public:
-  explicit TokenizerTask(std::shared_ptr<const Model> model) {
-    try {
-      thread_ = std::thread([model = std::move(model)] {
-        try {
-          (void)model->tokenizer();
-        } catch (...) {  // out of memory: the caller of tokenizer() meets it again
-        }
-      });
-    } catch (const std::system_error&) {  // no thread to be had: built by the first caller of
-                                          // tokenizer()
-    }
+  explicit TokenizerTask(const Model* model) {  // which outlives the task
+    Result<parallel::OsThread> thread =
+        parallel::OsThread::start("lmn-tokenizer", build, const_cast<Model*>(model));
+    // No thread to be had: built by the first caller of tokenizer().
+    if (thread.ok()) thread_ = std::move(thread).value();
   }
-  ~TokenizerTask() { join(); }
-  void join() {
-    if (thread_.joinable()) thread_.join();
-  }
+  void join() { thread_.join(); }
 
  private:
-  std::thread thread_;
+  static void build(void* model) {
+    try {
+      (void)static_cast<const Model*>(model)->tokenizer();
+    } catch (...) {  // out of memory: the caller of tokenizer() meets it again
+    }
+  }
+
+  parallel::OsThread thread_;
 };
 
 // Where in which file the bytes of a view lie; they may be dropped once they are packed.
@@ -94,6 +93,7 @@ Result<int32_t> choose_context(const models::LanguageModelConfig& config, int32_
 Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph graph,
                                                Device& device, parallel::ThreadTeam& team,
                                                const engine::StepLimits& limits,
+                                               int64_t kv_tokens, int64_t kv_bytes,
                                                Progress& progress) {
   graph::PassOptions passes;
   passes.linear_input_type = device.kernels().linear_input_type;
@@ -103,6 +103,15 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
   options.max_outputs = limits.outputs;
   options.max_sequences = limits.sequences;
   options.max_pages_per_sequence = limits.table_stride;
+  options.before_allocation = [&](int64_t packed, int64_t arena) -> Status {
+    char what[160];
+    std::snprintf(what, sizeof(what),
+                  "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations, %.1f MiB of KV "
+                  "cache for %lld tokens)",
+                  mebibytes(packed), mebibytes(arena), mebibytes(kv_bytes),
+                  static_cast<long long>(kv_tokens));
+    return check_fits(packed + arena + kv_bytes, what, "lower kv_tokens or context_tokens");
+  };
   options.before_read = [&](const TensorView&) -> Status {
     if (progress.stopped()) return cancelled();
     return model.file().check_unchanged();
@@ -123,9 +132,9 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
 Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options,
                                  Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  TokenizerTask tokenizer_task(model);
   const formats::GgufModel& file = model->file();
-  LMN_RETURN_IF_ERROR(file.check_unchanged());
+  LMN_RETURN_IF_ERROR(file.check_unchanged());  // before anybody reads from the mapping
+  TokenizerTask tokenizer_task(model.get());
   LMN_ASSIGN_OR_RETURN(models::LanguageModel language, models::build(file, file.owner()));
 
   auto keep = std::make_shared<KeepAlive>();

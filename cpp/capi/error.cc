@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cxxabi.h>
 #include <unwind.h>
 
 #include <cstdlib>
@@ -19,19 +18,19 @@ struct lmn_error {
 namespace lmn::capi {
 namespace {
 
-#define LMN_STATUSES(X)                                \
-  X(LMN_OK, kOk)                                       \
-  X(LMN_INVALID_ARGUMENT, kInvalidArgument)            \
-  X(LMN_NOT_FOUND, kNotFound)                          \
-  X(LMN_IO_ERROR, kIo)                                 \
-  X(LMN_CORRUPT, kCorrupt)                             \
-  X(LMN_UNSUPPORTED, kUnsupported)                     \
-  X(LMN_OUT_OF_MEMORY, kOutOfMemory)                   \
-  X(LMN_QUEUE_FULL, kQueueFull)                        \
-  X(LMN_TIMEOUT, kTimeout)                             \
-  X(LMN_CANCELLED, kCancelled)                         \
-  X(LMN_BUFFER_TOO_SMALL, kBufferTooSmall)             \
-  X(LMN_CLOSED, kClosed)                               \
+#define LMN_STATUSES(X)                     \
+  X(LMN_OK, kOk)                            \
+  X(LMN_INVALID_ARGUMENT, kInvalidArgument) \
+  X(LMN_NOT_FOUND, kNotFound)               \
+  X(LMN_IO_ERROR, kIo)                      \
+  X(LMN_CORRUPT, kCorrupt)                  \
+  X(LMN_UNSUPPORTED, kUnsupported)          \
+  X(LMN_OUT_OF_MEMORY, kOutOfMemory)        \
+  X(LMN_QUEUE_FULL, kQueueFull)             \
+  X(LMN_TIMEOUT, kTimeout)                  \
+  X(LMN_CANCELLED, kCancelled)              \
+  X(LMN_BUFFER_TOO_SMALL, kBufferTooSmall)  \
+  X(LMN_CLOSED, kClosed)                    \
   X(LMN_INTERNAL, kInternal)
 
 #define X(status, code) static_assert(status == static_cast<lmn_status>(Code::code));
@@ -52,10 +51,9 @@ lmn_error kStaticErrors[] = {
 #undef X
 };
 
-// The library carries its own copy of libgcc's unwinder, which sets up its table of register sizes when the first exception
-// is thrown in here. One that comes from outside (a C++ callback throws, pthread_cancel unwinds a thread) arrives by the
-// host's copy, lands in our handlers and finds that table: while it is empty, libgcc aborts the process. So it is filled
-// when the library is loaded.
+// The library carries its own copy of libgcc's unwinder, which sets up its table of register sizes
+// when the first exception is thrown in here. One that comes from outside (a C++ callback throws) arrives by the host's copy, lands in our handlers and finds that
+// table: while it is empty, libgcc aborts the process. So it is filled when the library is loaded.
 [[gnu::constructor]] void prepare_unwinder() {
   (void)_Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_END_OF_STACK; }, nullptr);
 }
@@ -81,11 +79,9 @@ lmn_status report(Code code, std::string_view message, lmn_error** err) noexcept
   return static_cast<lmn_status>(code);
 }
 
-lmn_status report_exception(lmn_error** err) {
+lmn_status report_exception(lmn_error** err) noexcept {
   try {
     throw;
-  } catch (abi::__forced_unwind&) {
-    throw;  // pthread_cancel: swallowing this would end the process
   } catch (const std::bad_alloc&) {
     return report(Code::kOutOfMemory, "the system refused memory", err);
   } catch (const std::exception& e) {  // BrokenInvariant among them
@@ -106,9 +102,13 @@ const char* lmn_status_name(lmn_status status) {
   return status >= 0 && status < kStatusCount ? kStatusNames[status] : "LMN_UNKNOWN";
 }
 
-lmn_status lmn_error_status(const lmn_error* error) { return error == nullptr ? LMN_OK : error->status; }
+lmn_status lmn_error_status(const lmn_error* error) {
+  return error == nullptr ? LMN_OK : error->status;
+}
 
-const char* lmn_error_message(const lmn_error* error) { return error == nullptr ? "" : error->message; }
+const char* lmn_error_message(const lmn_error* error) {
+  return error == nullptr ? "" : error->message;
+}
 
 void lmn_error_destroy(lmn_error* error) {
   if (error != nullptr && !lmn::capi::is_static(error)) std::free(error);

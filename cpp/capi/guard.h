@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fence around every export: guard(err, body) runs `body`, lets no exception out, and turns what happened into an
-// lmn_status and, where the caller asked for one, an lmn_error. Reporting cannot fail: when even the error object cannot
-// be allocated, the caller gets one with static storage and the right status.
+// The fence around every export: guard(err, body) runs `body`, lets no exception out and no
+// pthread_cancel in, and turns what happened into an lmn_status and, where the caller asked for one, an lmn_error. Reporting
+// cannot fail: when even the error object cannot be allocated, the caller gets one with static
+// storage and the right status.
 #pragma once
+
+#include <pthread.h>
 
 #include <string_view>
 #include <utility>
@@ -13,8 +16,8 @@
 
 namespace lmn::capi {
 
-// What a body returns: a Status, or a code that is an everyday answer ("nothing yet") and allocates nothing unless the
-// caller wants an error object.
+// What a body returns: a Status, or a code that is an everyday answer ("nothing yet") and allocates
+// nothing unless the caller wants an error object.
 class Outcome {
  public:
   Outcome() = default;
@@ -39,11 +42,25 @@ class Outcome {
 
 // Sets *err (when err is not null and there is a message) and returns the status.
 lmn_status report(Code code, std::string_view message, lmn_error** err) noexcept;
-// The same for the exception that is being handled. Lets only the unwinding of pthread_cancel through.
-lmn_status report_exception(lmn_error** err);
+// The same for the exception that is being handled.
+lmn_status report_exception(lmn_error** err) noexcept;
+
+// No pthread_cancel acts while one of these lives; it is taken up by the host's next cancellation
+// point. Its unwinding would otherwise start in the middle of a destructor, which ends the process.
+class NoCancellation {
+ public:
+  NoCancellation() { (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { (void)pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 template <typename Body>
 lmn_status guard(lmn_error** err, Body&& body) {
+  const NoCancellation whole_call;
   if (err != nullptr) *err = nullptr;
   try {
     const Outcome outcome = body();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the opaque handles of the ABI hold: a share in an object of an inner room. A handle owns nothing that another
-// handle needs alone, so any order of destruction is safe. Engine and request handles are private to engine.cc and
-// request.cc, save for what submit needs of both (request_handle.h).
+// What the opaque handles of the ABI hold: a share in an object of an inner room. A handle owns
+// nothing that another handle needs alone, so any order of destruction is safe. Engine and request
+// handles are private to engine.cc and request.cc, save for what submit needs of both
+// (engine_handle.h).
 #pragma once
 
 #include <memory>

@@ -25,7 +25,8 @@ Result<formats::ReadMode> read_mode(uint32_t mode) {
     case LMN_READ_COPY:
       return formats::ReadMode::kCopy;
     default:
-      return error(Code::kInvalidArgument, "lmn_model_options.read_mode is %u; it is one of LMN_READ_*", mode);
+      return error(Code::kInvalidArgument,
+                   "lmn_model_options.read_mode is %u; it is one of LMN_READ_*", mode);
   }
 }
 
@@ -118,8 +119,8 @@ Status put_value(const Model& model, size_t index, const GgufValue& value, lmn_v
 
 Status check_index(const formats::GgufModel& file, uint64_t index) {
   if (index < file.size()) return {};
-  return error(Code::kNotFound, "metadata entry %llu: %s has %zu", static_cast<unsigned long long>(index),
-               file.path().c_str(), file.size());
+  return error(Code::kNotFound, "metadata entry %llu: %s has %zu",
+               static_cast<unsigned long long>(index), file.path().c_str(), file.size());
 }
 
 // How a tensor of the file looks as DLPack. Block-quantised types are bytes: [rows, bytes per row].
@@ -156,7 +157,8 @@ using namespace lmn::capi;  // NOLINT
 
 extern "C" {
 
-lmn_status lmn_model_open(const char* path, const lmn_model_options* options, lmn_model** model, lmn_error** err) {
+lmn_status lmn_model_open(const char* path, const lmn_model_options* options, lmn_model** model,
+                          lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(path);
     LMN_REQUIRE_ONE(model);
@@ -166,7 +168,9 @@ lmn_status lmn_model_open(const char* path, const lmn_model_options* options, lm
     formats::GgufOptions how;
     LMN_ASSIGN_OR_RETURN(how.mode, read_mode(given.read_mode));
     if (progress) {
-      how.progress = [&](uint64_t done, uint64_t total) { return progress.step("reading the model", done, total); };
+      how.progress = [&](uint64_t done, uint64_t total) {
+        return progress.step("reading the model", done, total);
+      };
     }
     LMN_ASSIGN_OR_RETURN(std::shared_ptr<const Model> object, Model::open(path, how));
     *model = new lmn_model{std::move(object)};
@@ -206,22 +210,26 @@ lmn_status lmn_model_info_get(const lmn_model* model, lmn_model_info* info, lmn_
   });
 }
 
-lmn_status lmn_model_metadata_get(const lmn_model* model, uint64_t index, lmn_value* value, lmn_error** err) {
+lmn_status lmn_model_metadata_get(const lmn_model* model, uint64_t index, lmn_value* value,
+                                  lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_RETURN_IF_ERROR(check_output(value, "value", "lmn_value"));
     const formats::GgufModel& file = model->object->file();
     LMN_RETURN_IF_ERROR(check_index(file, index));
+    LMN_RETURN_IF_ERROR(file.check_unchanged());
     return put_value(*model->object, index, file.value(index), value);
   });
 }
 
-lmn_status lmn_model_metadata_find(const lmn_model* model, const char* key, lmn_value* value, lmn_error** err) {
+lmn_status lmn_model_metadata_find(const lmn_model* model, const char* key, lmn_value* value,
+                                   lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_REQUIRE_ONE(key);
     LMN_RETURN_IF_ERROR(check_output(value, "value", "lmn_value"));
     const formats::GgufModel& file = model->object->file();
+    LMN_RETURN_IF_ERROR(file.check_unchanged());
     const std::string_view wanted = key;
     for (size_t i = 0; i < file.size(); ++i) {
       if (file.key(i) == wanted) return put_value(*model->object, i, file.value(i), value);
@@ -230,26 +238,33 @@ lmn_status lmn_model_metadata_find(const lmn_model* model, const char* key, lmn_
   });
 }
 
-lmn_status lmn_model_metadata_element_get(const lmn_model* model, uint64_t index, uint64_t element, lmn_value* value,
-                                          lmn_error** err) {
+lmn_status lmn_model_metadata_element_get(const lmn_model* model, uint64_t index, uint64_t element,
+                                          lmn_value* value, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_RETURN_IF_ERROR(check_output(value, "value", "lmn_value"));
     const formats::GgufModel& file = model->object->file();
     LMN_RETURN_IF_ERROR(check_index(file, index));
+    LMN_RETURN_IF_ERROR(file.check_unchanged());
     const std::string key(file.key(index));
     if (file.value(index).type() != GgufType::kArray) {
       return error(Code::kInvalidArgument, "metadata '%s' is not an array", key.c_str());
     }
     LMN_ASSIGN_OR_RETURN(const GgufArray array, file.value(index).array());
     if (element >= array.size()) {
-      return error(Code::kNotFound, "element %llu: metadata '%s' has %zu", static_cast<unsigned long long>(element),
-                   key.c_str(), array.size());
+      return error(Code::kNotFound, "element %llu: metadata '%s' has %zu",
+                   static_cast<unsigned long long>(element), key.c_str(), array.size());
+    }
+    if (array.element_type() == GgufType::kArray) {
+      return error(Code::kUnsupported,
+                   "metadata '%s' is an array of arrays, whose elements this version does not read",
+                   key.c_str());
     }
     if (array.element_type() != GgufType::kString) {
       return put_value(*model->object, index, array.at(element), value);
     }
-    LMN_ASSIGN_OR_RETURN(const std::string_view text, model->object->string_element(index, element));
+    LMN_ASSIGN_OR_RETURN(const std::string_view text,
+                         model->object->string_element(index, element));
     lmn_value out{};
     const std::string_view name = file.key(index);
     out.kind = LMN_VALUE_STRING;
@@ -262,14 +277,16 @@ lmn_status lmn_model_metadata_element_get(const lmn_model* model, uint64_t index
   });
 }
 
-lmn_status lmn_model_tensor_get(const lmn_model* model, uint64_t index, lmn_tensor_info* info, lmn_error** err) {
+lmn_status lmn_model_tensor_get(const lmn_model* model, uint64_t index, lmn_tensor_info* info,
+                                lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_RETURN_IF_ERROR(check_output(info, "info", "lmn_tensor_info"));
     const formats::GgufModel& file = model->object->file();
     if (index >= file.tensor_count()) {
-      return error(Code::kNotFound, "tensor %llu: %s has %zu", static_cast<unsigned long long>(index),
-                   file.path().c_str(), file.tensor_count());
+      return error(Code::kNotFound, "tensor %llu: %s has %zu",
+                   static_cast<unsigned long long>(index), file.path().c_str(),
+                   file.tensor_count());
     }
     const GgufTensor& tensor = file.tensor(index);
     lmn_tensor_info out{};
@@ -287,12 +304,13 @@ lmn_status lmn_model_tensor_get(const lmn_model* model, uint64_t index, lmn_tens
   });
 }
 
-lmn_status lmn_model_tensor_export(const lmn_model* model, const char* name, DLManagedTensorVersioned** tensor,
-                                   lmn_error** err) {
+lmn_status lmn_model_tensor_export(const lmn_model* model, const char* name,
+                                   DLManagedTensorVersioned** tensor, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_REQUIRE_ONE(name);
     LMN_REQUIRE_ONE(tensor);
+    LMN_RETURN_IF_ERROR(model->object->file().check_unchanged());
     LMN_ASSIGN_OR_RETURN(const TensorView view, model->object->file().view(std::string_view(name)));
     TensorSpec spec;
     spec.dtype = dlpack_type(view.dtype);
@@ -300,7 +318,8 @@ lmn_status lmn_model_tensor_export(const lmn_model* model, const char* name, DLM
     const int64_t blocks[] = {view.shape.rows(), row_bytes(view.dtype, view.shape.last())};
     spec.shape = is_block_quantized(view.dtype)
                      ? std::span<const int64_t>(blocks)
-                     : std::span<const int64_t>(view.shape.dims.data(), static_cast<size_t>(view.shape.rank));
+                     : std::span<const int64_t>(view.shape.dims.data(),
+                                                static_cast<size_t>(view.shape.rank));
     // DLPack has no pointer to const; the flag says that nobody may write.
     *tensor = make_tensor(spec, const_cast<std::byte*>(view.data), model->object->file().owner());
     return {};

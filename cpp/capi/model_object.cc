@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/model_object.h"
 
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
 #include "capi/model_name.h"
 #include "capi/tokenizer_data.h"
 
 namespace lmn::capi {
 namespace {
+
+// How long a forked child tries for a lock, whose holder may be another thread of its own: longer
+// than building a tokenizer takes.
+constexpr std::chrono::milliseconds kForkedWait{5000}, kForkedPause{5};
 
 ModelSummary summarize(const formats::GgufModel& file) {
   ModelSummary out;
@@ -45,28 +54,49 @@ ModelSummary summarize(const formats::GgufModel& file) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Model>> Model::open(const std::string& path, const formats::GgufOptions& options) {
+Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
+                                                 const formats::GgufOptions& options) {
   if (path.empty()) return error(Code::kInvalidArgument, "the model path is empty");
   LMN_ASSIGN_OR_RETURN(const std::string resolved, resolve_model_path(path));
   Result<formats::GgufModel> file = formats::GgufModel::open(resolved, options);
   if (!file.ok()) {
-    const std::string hint = file.status().code() == Code::kNotFound ? suggest_model_name(path) : "";
+    const std::string hint =
+        file.status().code() == Code::kNotFound ? suggest_model_name(path) : "";
     if (hint.empty()) return std::move(file).status();
     return Status(Code::kNotFound, std::string(file.status().message()) + "; " + hint);
   }
   return std::shared_ptr<const Model>(std::make_shared<Model>(std::move(file).value()));
 }
 
-Model::Model(formats::GgufModel file) : file_(std::move(file)), summary_(summarize(file_)) {}
+Model::Model(formats::GgufModel file)
+    : pid_(::getpid()), file_(std::move(file)), summary_(summarize(file_)) {}
+
+Result<std::unique_lock<std::mutex>> Model::lock(std::mutex& mutex) const {
+  if (::getpid() == pid_) return std::unique_lock<std::mutex>(mutex);
+  std::unique_lock<std::mutex> held(mutex, std::try_to_lock);
+  const auto end = std::chrono::steady_clock::now() + kForkedWait;
+  while (!held.owns_lock() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kForkedPause);
+    (void)held.try_lock();
+  }
+  if (held.owns_lock()) return held;
+  return error(Code::kClosed,
+               "another thread of process %d was using the model when this process was forked; "
+               "open the model again in this process",
+               static_cast<int>(pid_));
+}
 
 Result<std::shared_ptr<const text::Tokenizer>> Model::tokenizer() const {
-  const std::lock_guard<std::mutex> lock(tokenizer_mutex_);
-  if (!tokenizer_.has_value()) tokenizer_ = build_tokenizer(file_);
+  LMN_ASSIGN_OR_RETURN(const std::unique_lock<std::mutex> held, lock(tokenizer_mutex_));
+  if (!tokenizer_.has_value()) {
+    LMN_RETURN_IF_ERROR(file_.check_unchanged());  // its strings are read from the mapping
+    tokenizer_ = build_tokenizer(file_);
+  }
   return *tokenizer_;
 }
 
 Result<std::string_view> Model::string_element(size_t index, size_t element) const {
-  const std::lock_guard<std::mutex> lock(strings_mutex_);
+  LMN_ASSIGN_OR_RETURN(const std::unique_lock<std::mutex> held, lock(strings_mutex_));
   auto found = strings_.find(index);
   if (found == strings_.end()) {
     LMN_ASSIGN_OR_RETURN(const formats::GgufArray array, file_.value(index).array());

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Model: what stands behind lmn_model, shared by every handle that came from it: the file's directory, and what is derived
-// from it once, on demand. Immutable to its users: the lazy parts are built under a mutex and never change afterwards.
+// Model: what stands behind lmn_model, shared by every handle that came from it: the file's
+// directory, and what is derived from it once, on demand. Immutable to its users: the lazy parts
+// are built under a mutex and never change afterwards.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <map>
@@ -19,7 +22,8 @@
 
 namespace lmn::capi {
 
-// Numbers are 0, and strings are empty, where the file does not say or says something else than a number.
+// Numbers are 0, and strings are empty, where the file does not say or says something else than a
+// number.
 struct ModelSummary {
   std::string architecture;
   std::string name;
@@ -37,19 +41,28 @@ struct ModelSummary {
 class Model {
  public:
   // `path` may be a known name (model_name.h).
-  static Result<std::shared_ptr<const Model>> open(const std::string& path, const formats::GgufOptions& options);
+  static Result<std::shared_ptr<const Model>> open(const std::string& path,
+                                                   const formats::GgufOptions& options);
   explicit Model(formats::GgufModel file);
 
   const formats::GgufModel& file() const { return file_; }
   const ModelSummary& summary() const { return summary_; }
 
-  // Built by the first caller, while others wait; the same object, or the same error, for all.
+  // Built by the first caller, while others wait; the same object, or the same error, for all. IO
+  // when the mapped file was changed before it was built, CLOSED as for lock().
   Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const;
 
-  // Element `element` of the string array of metadata entry `index`, both in range. Constant time but for the first call.
+  // Element `element` of the string array of metadata entry `index`, both in range. Constant time
+  // but for the first call. The caller has made sure that the file is unchanged. CLOSED as for
+  // lock().
   Result<std::string_view> string_element(size_t index, size_t element) const;
 
  private:
+  // In a child of fork(), `mutex` may be held by a thread that does not exist there: CLOSED when it
+  // cannot be had.
+  Result<std::unique_lock<std::mutex>> lock(std::mutex& mutex) const;
+
+  const pid_t pid_;  // that opened it
   formats::GgufModel file_;
   ModelSummary summary_;
 

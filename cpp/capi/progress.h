@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The caller's progress callback, fenced: what it throws (it may be C++ on the other side) counts as "stop".
+// The caller's progress callback, fenced: what it throws (it may be C++ on the other side) counts
+// as "stop".
 #pragma once
 
 #include <cstdint>

@@ -51,12 +51,14 @@ using namespace lmn::capi;  // NOLINT
 
 extern "C" {
 
-lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk* chunk, lmn_error** err) {
+lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk* chunk,
+                            lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(request);
     LMN_RETURN_IF_ERROR(check_output(chunk, "chunk", "lmn_chunk"));
     LMN_RETURN_IF_ERROR(request->process.check("request"));
-    if (request->ended) return Outcome::answer(Code::kClosed, "the request's last chunk was handed out before");
+    if (request->ended)
+      return Outcome::answer(Code::kClosed, "the request's last chunk was handed out before");
     engine::Chunk news;
     LMN_RETURN_IF_ERROR(request->object->next(timeout_ns, &news));
     lmn_chunk out{};
@@ -95,7 +97,8 @@ void lmn_request_destroy(lmn_request* request) {
   guard_destroy([&] { delete request; });
 }
 
-lmn_status lmn_request_stats_get(const lmn_request* request, lmn_request_stats* stats, lmn_error** err) {
+lmn_status lmn_request_stats_get(const lmn_request* request, lmn_request_stats* stats,
+                                 lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(request);
     LMN_RETURN_IF_ERROR(check_output(stats, "stats", "lmn_request_stats"));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "capi/available_memory.h"
 #include "capi/engine_handle.h"
 #include "capi/options.h"
 #include "capi/tensor.h"
@@ -141,17 +142,17 @@ Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine,
   request->tag = given.tag;
   request->top_logprobs = std::max(options.sampling.logprobs, 0);
   if ((given.flags & LMN_REQUEST_LOGITS) != 0) {
-    const int64_t room =
-        engine.object->context_tokens() - static_cast<int64_t>(options.prompt.size());
-    if (options.max_tokens == 0 || options.max_tokens > room) {
-      options.max_tokens =
-          static_cast<int32_t>(std::max<int64_t>(room, 0));  // 0: the engine refuses the prompt
-    }
+    const int64_t limit = engine.object->answer_limit(options.max_tokens,
+                                                      static_cast<int64_t>(options.prompt.size()));
+    // 0: the engine refuses the prompt.
+    options.max_tokens = static_cast<int32_t>(std::max<int64_t>(limit, 0));
     if (options.max_tokens > 0) {
       const size_t rows = static_cast<size_t>(options.max_tokens);
       const size_t columns = static_cast<size_t>(engine.object->vocab_size());
-      LMN_ASSIGN_OR_RETURN(request->logits,
-                           allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
+            LMN_RETURN_IF_ERROR(check_fits(static_cast<int64_t>(rows * columns * sizeof(float)),
+                                     "the logits of a request (LMN_REQUEST_LOGITS)",
+                                     "set a lower max_tokens"));
+      LMN_ASSIGN_OR_RETURN(request->logits, allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
       request->ledger = engine.ledger;
       request->booked = memory::LedgerEntry(engine.ledger.get(), memory::Owner::kRequests,
                                             static_cast<int64_t>(rows * columns * sizeof(float)));

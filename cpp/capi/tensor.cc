@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kMaxDims = 8;
 constexpr size_t kAlignment = 64;
-// From here on memory comes from the system page-wise: zeroed without being touched, and given back at once. Below it a
-// mapping each would run into the system's limit on their number.
+// From here on memory comes from the system page-wise: zeroed without being touched, and given back
+// at once. Below it a mapping each would run into the system's limit on their number.
 constexpr size_t kBlockBytes = 256 * 1024;
 
 struct OwnedTensor {
@@ -26,6 +26,7 @@ struct OwnedTensor {
 };
 
 void delete_tensor(DLManagedTensorVersioned* self) {
+  const NoCancellation whole_call;  // the consumer calls this, past every guard
   if (self != nullptr) delete static_cast<OwnedTensor*>(self->manager_ctx);
 }
 
@@ -48,8 +49,9 @@ bool is_plain(int32_t code, int32_t bits) {
 Result<size_t> tensor_bytes(int32_t code, int32_t bits, std::span<const int64_t> shape) {
   if (!is_plain(code, bits)) {
     return error(Code::kInvalidArgument,
-                 "dtype (code %d, bits %d) is not one of int and uint 8 to 64, float 16 to 64, bfloat 16, bool 8", code,
-                 bits);
+                 "dtype (code %d, bits %d) is not one of int and uint 8 to 64, float 16 to 64, "
+                 "bfloat 16, bool 8",
+                 code, bits);
   }
   size_t bytes = static_cast<size_t>(bits / 8);
   bool empty = false, overflow = false;
@@ -77,13 +79,14 @@ Result<std::shared_ptr<std::byte>> allocate_zeroed(size_t bytes, const char* pur
     return std::shared_ptr<std::byte>(shared, shared->data());
   }
   const size_t size = bytes == 0 ? kAlignment : bytes;
-  auto* data = static_cast<std::byte*>(::operator new(size, std::align_val_t{kAlignment}));
+  auto* data = static_cast<std::byte*>(::operator new (size, std::align_val_t{kAlignment}));
   std::memset(data, 0, size);
   return std::shared_ptr<std::byte>(
-      data, [](std::byte* p) { ::operator delete(p, std::align_val_t{kAlignment}); });
+      data, [](std::byte* p) { ::operator delete (p, std::align_val_t{kAlignment}); });
 }
 
-DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data, std::shared_ptr<const void> owner) {
+DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data,
+                                      std::shared_ptr<const void> owner) {
   auto tensor = std::make_unique<OwnedTensor>();
   const int ndim = static_cast<int>(spec.shape.size());
   int64_t stride = 1;
@@ -108,28 +111,34 @@ DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data, std::s
   return &tensor.release()->managed;
 }
 
-Result<std::vector<int32_t>> read_ids(const DLManagedTensorVersioned& managed, const char* argument) {
+Result<std::vector<int32_t>> read_ids(const DLManagedTensorVersioned& managed,
+                                      const char* argument) {
   if (managed.version.major != DLPACK_MAJOR_VERSION) {
-    return error(Code::kUnsupported, "argument '%s' is a DLPack %u.%u tensor; this version reads DLPack %d.x", argument,
+    return error(Code::kUnsupported,
+                 "argument '%s' is a DLPack %u.%u tensor; this version reads DLPack %d.x", argument,
                  managed.version.major, managed.version.minor, DLPACK_MAJOR_VERSION);
   }
   const DLTensor& tensor = managed.dl_tensor;
   if (tensor.device.device_type != kDLCPU && tensor.device.device_type != kDLCUDAHost) {
-    return error(Code::kInvalidArgument, "argument '%s' is on DLPack device type %d; copy it to the CPU (type 1)",
-                 argument, static_cast<int>(tensor.device.device_type));
+    return error(Code::kInvalidArgument,
+                 "argument '%s' is on DLPack device type %d; copy it to the CPU (type 1)", argument,
+                 static_cast<int>(tensor.device.device_type));
   }
   const bool is_int = tensor.dtype.code == kDLInt && tensor.dtype.lanes == 1;
   if (!is_int || (tensor.dtype.bits != 32 && tensor.dtype.bits != 64)) {
-    return error(Code::kInvalidArgument, "argument '%s' has dtype (code %d, bits %d, lanes %d); ids are int32 or int64",
+    return error(Code::kInvalidArgument,
+                 "argument '%s' has dtype (code %d, bits %d, lanes %d); ids are int32 or int64",
                  argument, tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes);
   }
   if (tensor.ndim != 1 || tensor.shape == nullptr) {
-    return error(Code::kInvalidArgument, "argument '%s' has %d dimensions; it needs 1", argument, tensor.ndim);
+    return error(Code::kInvalidArgument, "argument '%s' has %d dimensions; it needs 1", argument,
+                 tensor.ndim);
   }
   const int64_t count = tensor.shape[0];
-  if (count < 0 || count > std::numeric_limits<int32_t>::max() || (count > 0 && tensor.data == nullptr)) {
-    return error(Code::kInvalidArgument, "argument '%s' has %lld ids at %p", argument, static_cast<long long>(count),
-                 tensor.data);
+  if (count < 0 || count > std::numeric_limits<int32_t>::max() ||
+      (count > 0 && tensor.data == nullptr)) {
+    return error(Code::kInvalidArgument, "argument '%s' has %lld ids at %p", argument,
+                 static_cast<long long>(count), tensor.data);
   }
   const int64_t stride = tensor.strides == nullptr ? 1 : tensor.strides[0];
   const int64_t step = count > 1 ? stride * (tensor.dtype.bits / 8) : 0;
@@ -161,8 +170,9 @@ using namespace lmn::capi;  // NOLINT
 
 extern "C" {
 
-lmn_status lmn_tensor_create(int32_t dtype_code, int32_t dtype_bits, int32_t ndim, const int64_t* shape,
-                             DLManagedTensorVersioned** tensor, lmn_error** err) {
+lmn_status lmn_tensor_create(int32_t dtype_code, int32_t dtype_bits, int32_t ndim,
+                             const int64_t* shape, DLManagedTensorVersioned** tensor,
+                             lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(shape);
     LMN_REQUIRE_ONE(tensor);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors at the ABI (DLPack 1.0): making them around memory that somebody holds, and reading borrowed ones.
-// A tensor that was handed out owns a share of its memory and nothing else, so its deleter may run on any thread, after
-// every other handle is gone, and while an interpreter shuts down: it calls nobody back.
+// Tensors at the ABI (DLPack 1.0): making them around memory that somebody holds, and reading
+// borrowed ones. A tensor that was handed out owns a share of its memory and nothing else, so its
+// deleter may run on any thread, after every other handle is gone, and while an interpreter shuts
+// down: it calls nobody back.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +25,13 @@ struct TensorSpec {
   std::span<const int64_t> shape;  // 1 to 8 sizes; compact row-major
   bool read_only = false;
 };
-// A tensor over `data`, which `owner` keeps alive. The caller of the ABI gets it and calls its deleter.
-DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data, std::shared_ptr<const void> owner);
+// A tensor over `data`, which `owner` keeps alive. The caller of the ABI gets it and calls its
+// deleter.
+DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data,
+                                      std::shared_ptr<const void> owner);
 
-// The values of a borrowed 1-D CPU tensor of int32 or int64, any stride. INVALID_ARGUMENT says what is wrong with it.
+// The values of a borrowed 1-D CPU tensor of int32 or int64, any stride. INVALID_ARGUMENT says what
+// is wrong with it.
 Result<std::vector<int32_t>> read_ids(const DLManagedTensorVersioned& tensor, const char* argument);
 
 }  // namespace lmn::capi

@@ -37,7 +37,8 @@ Result<text::DecodeOptions> decode_options(const lmn_decode_options* options) {
   lmn_decode_options given;
   LMN_RETURN_IF_ERROR(read_options(options, "lmn_decode_options", &given));
   LMN_RETURN_IF_ERROR(check_bool(given.skip_special, "lmn_decode_options.skip_special"));
-  LMN_RETURN_IF_ERROR(check_bool(given.keep_leading_space, "lmn_decode_options.keep_leading_space"));
+  LMN_RETURN_IF_ERROR(
+      check_bool(given.keep_leading_space, "lmn_decode_options.keep_leading_space"));
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_decode_options.reserved"));
   text::DecodeOptions out;
   out.skip_special = given.skip_special != 0;
@@ -67,7 +68,8 @@ using namespace lmn::capi;  // NOLINT
 
 extern "C" {
 
-lmn_status lmn_tokenizer_create(const lmn_model* model, lmn_tokenizer** tokenizer, lmn_error** err) {
+lmn_status lmn_tokenizer_create(const lmn_model* model, lmn_tokenizer** tokenizer,
+                                lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(model);
     LMN_REQUIRE_ONE(tokenizer);
@@ -86,7 +88,8 @@ void lmn_tokenizer_destroy(lmn_tokenizer* tokenizer) {
   guard_destroy([&] { delete tokenizer; });
 }
 
-lmn_status lmn_tokenizer_info_get(const lmn_tokenizer* tokenizer, lmn_tokenizer_info* info, lmn_error** err) {
+lmn_status lmn_tokenizer_info_get(const lmn_tokenizer* tokenizer, lmn_tokenizer_info* info,
+                                  lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(tokenizer);
     LMN_RETURN_IF_ERROR(check_output(info, "info", "lmn_tokenizer_info"));
@@ -107,13 +110,15 @@ lmn_status lmn_tokenizer_info_get(const lmn_tokenizer* tokenizer, lmn_tokenizer_
   });
 }
 
-lmn_status lmn_tokenizer_token_get(const lmn_tokenizer* tokenizer, int32_t id, lmn_token_info* info, lmn_error** err) {
+lmn_status lmn_tokenizer_token_get(const lmn_tokenizer* tokenizer, int32_t id, lmn_token_info* info,
+                                   lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(tokenizer);
     LMN_RETURN_IF_ERROR(check_output(info, "info", "lmn_token_info"));
     const text::Tokenizer& object = *tokenizer->object;
     if (!object.valid_id(id)) {
-      return error(Code::kInvalidArgument, "token id %d is outside the vocabulary [0, %d)", id, object.vocab_size());
+      return error(Code::kInvalidArgument, "token id %d is outside the vocabulary [0, %d)", id,
+                   object.vocab_size());
     }
     const std::string_view bytes = object.token_bytes(id);
     lmn_token_info out{};
@@ -127,22 +132,23 @@ lmn_status lmn_tokenizer_token_get(const lmn_tokenizer* tokenizer, int32_t id, l
 }
 
 lmn_status lmn_tokenizer_encode(const lmn_tokenizer* tokenizer, const char* text, size_t text_bytes,
-                                const lmn_encode_options* options, int32_t* ids, size_t capacity, size_t* count,
-                                lmn_error** err) {
+                                const lmn_encode_options* options, int32_t* ids, size_t capacity,
+                                size_t* count, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(tokenizer);
     LMN_RETURN_IF_ERROR(check_text(text, text_bytes, "text"));
     LMN_RETURN_IF_ERROR(check_buffer(ids, capacity, "ids", count, "count"));
     LMN_ASSIGN_OR_RETURN(const text::EncodeOptions how, encode_options(options));
-    LMN_ASSIGN_OR_RETURN(const std::vector<int32_t> result, tokenizer->object->encode(view_of(text, text_bytes), how));
+    LMN_ASSIGN_OR_RETURN(const std::vector<int32_t> result,
+                         tokenizer->object->encode(view_of(text, text_bytes), how));
     return write_items(ids, capacity, result.size(), count,
                        [&](int32_t* out) { std::copy(result.begin(), result.end(), out); });
   });
 }
 
 lmn_status lmn_tokenizer_decode(const lmn_tokenizer* tokenizer, const int32_t* ids, size_t id_count,
-                                const lmn_decode_options* options, char* text, size_t capacity, size_t* text_bytes,
-                                lmn_error** err) {
+                                const lmn_decode_options* options, char* text, size_t capacity,
+                                size_t* text_bytes, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(tokenizer);
     if (id_count > 0) LMN_REQUIRE_ONE(ids);
@@ -154,8 +160,8 @@ lmn_status lmn_tokenizer_decode(const lmn_tokenizer* tokenizer, const int32_t* i
   });
 }
 
-lmn_status lmn_decoder_create(const lmn_tokenizer* tokenizer, const lmn_decode_options* options, lmn_decoder** decoder,
-                              lmn_error** err) {
+lmn_status lmn_decoder_create(const lmn_tokenizer* tokenizer, const lmn_decode_options* options,
+                              lmn_decoder** decoder, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(tokenizer);
     LMN_REQUIRE_ONE(decoder);
@@ -169,8 +175,8 @@ void lmn_decoder_destroy(lmn_decoder* decoder) {
   guard_destroy([&] { delete decoder; });
 }
 
-lmn_status lmn_decoder_decode(lmn_decoder* decoder, int32_t id, const char** text, size_t* text_bytes,
-                              lmn_error** err) {
+lmn_status lmn_decoder_decode(lmn_decoder* decoder, int32_t id, const char** text,
+                              size_t* text_bytes, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(decoder);
     LMN_REQUIRE_ONE(text);
@@ -182,7 +188,8 @@ lmn_status lmn_decoder_decode(lmn_decoder* decoder, int32_t id, const char** tex
   });
 }
 
-lmn_status lmn_decoder_flush(lmn_decoder* decoder, const char** text, size_t* text_bytes, lmn_error** err) {
+lmn_status lmn_decoder_flush(lmn_decoder* decoder, const char** text, size_t* text_bytes,
+                             lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(decoder);
     LMN_REQUIRE_ONE(text);
@@ -194,16 +201,18 @@ lmn_status lmn_decoder_flush(lmn_decoder* decoder, const char** text, size_t* te
   });
 }
 
-lmn_status lmn_tokenizer_chat_render(const lmn_tokenizer* tokenizer, const lmn_chat_message* messages,
-                                     size_t message_count, const lmn_chat_options* options, char* text,
-                                     size_t capacity, size_t* text_bytes, lmn_error** err) {
+lmn_status lmn_tokenizer_chat_render(const lmn_tokenizer* tokenizer,
+                                     const lmn_chat_message* messages, size_t message_count,
+                                     const lmn_chat_options* options, char* text, size_t capacity,
+                                     size_t* text_bytes, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(tokenizer);
     if (message_count > 0) LMN_REQUIRE_ONE(messages);
     LMN_RETURN_IF_ERROR(check_buffer(text, capacity, "text", text_bytes, "text_bytes"));
     lmn_chat_options given;
     LMN_RETURN_IF_ERROR(read_options(options, "lmn_chat_options", &given));
-    LMN_RETURN_IF_ERROR(check_bool(given.no_generation_prompt, "lmn_chat_options.no_generation_prompt"));
+    LMN_RETURN_IF_ERROR(
+        check_bool(given.no_generation_prompt, "lmn_chat_options.no_generation_prompt"));
     const text::Tokenizer& object = *tokenizer->object;
     if (object.chat_template().empty()) {
       return error(Code::kNotFound, "%s has no chat template; write the prompt out yourself",
@@ -215,13 +224,15 @@ lmn_status lmn_tokenizer_chat_render(const lmn_tokenizer* tokenizer, const lmn_c
       if (messages[i].role == nullptr) {
         return error(Code::kInvalidArgument, "messages[%zu].role is NULL", i);
       }
-      LMN_RETURN_IF_ERROR(check_text(messages[i].content, messages[i].content_bytes, "messages[].content"));
+      LMN_RETURN_IF_ERROR(
+          check_text(messages[i].content, messages[i].content_bytes, "messages[].content"));
       turns.push_back({messages[i].role, view_of(messages[i].content, messages[i].content_bytes)});
     }
     LMN_ASSIGN_OR_RETURN(
         const std::string result,
         text::render_chat(object.chat_template(), turns, given.no_generation_prompt == 0,
-                          token_text(object, object.bos_id()), token_text(object, object.eos_id())));
+                          token_text(object, object.bos_id()),
+                          token_text(object, object.eos_id())));
     return write_items(text, capacity, result.size(), text_bytes,
                        [&](char* out) { std::memcpy(out, result.data(), result.size()); });
   });

@@ -21,7 +21,8 @@ Status read_optional(const GgufModel& file, std::string_view key, std::optional<
   return {};
 }
 
-Status read_strings(const GgufModel& file, std::string_view key, std::vector<std::string_view>* out) {
+Status read_strings(const GgufModel& file, std::string_view key,
+                    std::vector<std::string_view>* out) {
   LMN_ASSIGN_OR_RETURN(const formats::GgufStrings strings, file.get_strings(key));
   *out = strings.index();
   return {};
@@ -55,14 +56,17 @@ Result<std::shared_ptr<const text::Tokenizer>> build_tokenizer(const GgufModel& 
     LMN_RETURN_IF_ERROR(read_strings(file, "tokenizer.ggml.merges", &data.merges));
   }
   const std::pair<std::string_view, int32_t*> ids[] = {
-      {"tokenizer.ggml.bos_token_id", &data.bos_id},     {"tokenizer.ggml.eos_token_id", &data.eos_id},
-      {"tokenizer.ggml.eot_token_id", &data.eot_id},     {"tokenizer.ggml.unknown_token_id", &data.unk_id},
+      {"tokenizer.ggml.bos_token_id", &data.bos_id},
+      {"tokenizer.ggml.eos_token_id", &data.eos_id},
+      {"tokenizer.ggml.eot_token_id", &data.eot_id},
+      {"tokenizer.ggml.unknown_token_id", &data.unk_id},
       {"tokenizer.ggml.padding_token_id", &data.pad_id},
   };
   for (const auto& [key, id] : ids) LMN_RETURN_IF_ERROR(read_id(file, key, id));
   LMN_RETURN_IF_ERROR(read_optional(file, "tokenizer.ggml.add_bos_token", &data.add_bos));
   LMN_RETURN_IF_ERROR(read_optional(file, "tokenizer.ggml.add_eos_token", &data.add_eos));
-  LMN_RETURN_IF_ERROR(read_optional(file, "tokenizer.ggml.add_space_prefix", &data.add_space_prefix));
+  LMN_RETURN_IF_ERROR(
+      read_optional(file, "tokenizer.ggml.add_space_prefix", &data.add_space_prefix));
   LMN_RETURN_IF_ERROR(read_optional(file, "tokenizer.chat_template", &data.chat_template));
   Result<std::unique_ptr<text::Tokenizer>> tokenizer = text::Tokenizer::create(data);
   if (!tokenizer.ok()) return std::move(tokenizer).status().with_context(file.path());

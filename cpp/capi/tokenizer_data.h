@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tokenizer that a GGUF file describes (keys tokenizer.ggml.* and tokenizer.chat_template). formats reads metadata
-// without knowing what it means, text knows nothing of files: here the two meet.
+// The tokenizer that a GGUF file describes (keys tokenizer.ggml.* and tokenizer.chat_template).
+// formats reads metadata without knowing what it means, text knows nothing of files: here the two
+// meet.
 #pragma once
 
 #include <memory>

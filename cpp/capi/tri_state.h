@@ -20,7 +20,8 @@ inline Result<std::optional<bool>> tri_state(uint32_t value, const char* field) 
     case LMN_NO:
       return std::optional<bool>(false);
     default:
-      return error(Code::kInvalidArgument, "%s is %u; it is LMN_DEFAULT, LMN_YES or LMN_NO", field, value);
+      return error(Code::kInvalidArgument, "%s is %u; it is LMN_DEFAULT, LMN_YES or LMN_NO", field,
+                   value);
   }
 }
 

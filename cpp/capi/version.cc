@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exports of lmnative/version.h. LMN_PACKAGE_VERSION and LMN_BUILD_TYPE come from cmake/library.cmake.
+// Exports of lmnative/version.h. LMN_PACKAGE_VERSION and LMN_BUILD_TYPE come from
+// cmake/library.cmake.
 #include "lmnative/version.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data structures of the DLPack 1.0 specification, with the names it gives them. If the real dlpack/dlpack.h was
- * included before, or is included later, that one and this one are the same types.
+ * The data structures of the DLPack 1.0 specification, with the names it gives them. If the real
+ * dlpack/dlpack.h was included before, or is included later, that one and this one are the same
+ * types.
  */
 #ifndef LMNATIVE_DLPACK_H_
 #define LMNATIVE_DLPACK_H_

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lmnative: language models behind a stable C ABI. This is the one header to include; C++ has lmnative.hpp on top of it.
- * Read common.h first: the rules that hold for every function.
+ * lmnative: language models behind a stable C ABI. This is the one header to include; C++ has
+ * lmnative.hpp on top of it. Read common.h first: the rules that hold for every function.
  */
 #ifndef LMNATIVE_LMNATIVE_H_
 #define LMNATIVE_LMNATIVE_H_

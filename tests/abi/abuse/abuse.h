@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the abuse tests share: calls that record their error, and the handles of one model. The tests see the library as a
-// client does: through include/ only.
+// What the abuse tests share: calls that record their error, and the handles of one model. The
+// tests see the library as a client does: through include/ only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace abuse {
 // One call and what came of it. `call` gets the lmn_error ** to pass on.
 struct Outcome {
   lmn_status status = LMN_OK;
-  std::string message;    // of the error object; "" without one
+  std::string message;     // of the error object; "" without one
   bool has_error = false;  // an error object came
 };
 inline Outcome outcome_of(const std::function<lmn_status(lmn_error**)>& call) {
@@ -39,8 +39,9 @@ inline void expect_failure(lmn_status status, const std::string& word, const cha
                            const std::function<lmn_status(lmn_error**)>& call) {
   const Outcome got = outcome_of(call);
   if (got.status == status && got.has_error && got.message.find(word) != std::string::npos) return;
-  ::testing::report_failure(file, line, std::string("got ") + lmn_status_name(got.status) + ": " + got.message + "; want " +
-                                            lmn_status_name(status) + " with \"" + word + "\"");
+  ::testing::report_failure(file, line,
+                            std::string("got ") + lmn_status_name(got.status) + ": " + got.message +
+                                "; want " + lmn_status_name(status) + " with \"" + word + "\"");
 }
 
 template <typename T>
@@ -70,7 +71,8 @@ Tokenizer create_tokenizer(const lmn_model* model);
 Decoder create_decoder(const lmn_tokenizer* tokenizer);
 Engine create_engine(const lmn_model* model);
 // Greedy, ignoring end-of-generation tokens.
-Request submit(lmn_engine* engine, const std::string& prompt, uint32_t max_tokens, uint32_t flags = 0);
+Request submit(lmn_engine* engine, const std::string& prompt, uint32_t max_tokens,
+               uint32_t flags = 0);
 
 struct Answer {
   std::vector<int32_t> ids;
@@ -82,21 +84,22 @@ Answer drain(lmn_request* request);
 
 }  // namespace abuse
 
-#define CHECK_CALL(call)                                                                              \
-  do {                                                                                                \
-    const ::abuse::Outcome got_ = ::abuse::outcome_of([&](lmn_error** err) { return call; });         \
-    if (got_.status != LMN_OK || got_.has_error) {                                                    \
-      ::testing::report_failure(__FILE__, __LINE__, std::string(#call ": ") + got_.message);          \
-      ::testing::stop_test();                                                                         \
-    }                                                                                                 \
+#define CHECK_CALL(call)                                                                      \
+  do {                                                                                        \
+    const ::abuse::Outcome got_ = ::abuse::outcome_of([&](lmn_error** err) { return call; }); \
+    if (got_.status != LMN_OK || got_.has_error) {                                            \
+      ::testing::report_failure(__FILE__, __LINE__, std::string(#call ": ") + got_.message);  \
+      ::testing::stop_test();                                                                 \
+    }                                                                                         \
   } while (0)
 // EXPECT_FAILURE(LMN_NOT_FOUND, "no such file", lmn_model_open(…, err));
-#define EXPECT_FAILURE(status, word, ...) \
-  ::abuse::expect_failure(status, word, __FILE__, __LINE__, [&](lmn_error** err) { return __VA_ARGS__; })
+#define EXPECT_FAILURE(status, word, ...)                   \
+  ::abuse::expect_failure(status, word, __FILE__, __LINE__, \
+                          [&](lmn_error** err) { return __VA_ARGS__; })
 // The same with no place for an error: the status alone.
-#define EXPECT_NULL_ARGUMENT(argument, ...)                                                                  \
-  do {                                                                                                       \
-    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "argument '" argument "' is NULL", __VA_ARGS__);                    \
-    lmn_error** err = nullptr;                                                                               \
-    EXPECT_EQ(__VA_ARGS__, LMN_INVALID_ARGUMENT);                                                            \
+#define EXPECT_NULL_ARGUMENT(argument, ...)                                               \
+  do {                                                                                    \
+    EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "argument '" argument "' is NULL", __VA_ARGS__); \
+    lmn_error** err = nullptr;                                                            \
+    EXPECT_EQ(__VA_ARGS__, LMN_INVALID_ARGUMENT);                                         \
   } while (0)

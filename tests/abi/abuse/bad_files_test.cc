@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that are no models, models that are cut or changed anywhere, and files that change while they are used: each is a
-// status with a message, and the process lives. Run under AddressSanitizer, this is also the leak check.
+// Files that are no models, models that are cut or changed anywhere, and files that change while
+// they are used: each is a status with a message, and the process lives. Run under
+// AddressSanitizer, this is also the leak check.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,9 @@ class TemporaryFile {
     unlink(path_.c_str());
     rmdir(folder_.c_str());
   }
-  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
+  void write(const std::string& bytes) {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
   void put(size_t offset, char byte) {
     std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(static_cast<std::streamoff>(offset));
@@ -51,10 +54,12 @@ std::string read_file(const std::string& path) {
   return bytes;
 }
 
-// Opens, and builds the tokenizer when that works; LMN_INTERNAL and LMN_OUT_OF_MEMORY are bugs here.
+// Opens, and builds the tokenizer when that works; LMN_INTERNAL and LMN_OUT_OF_MEMORY are bugs
+// here.
 lmn_status open_and_tokenize(const std::string& path, bool tokenize) {
   lmn_model* raw = nullptr;
-  const Outcome opened = outcome_of([&](lmn_error** err) { return lmn_model_open(path.c_str(), nullptr, &raw, err); });
+  const Outcome opened =
+      outcome_of([&](lmn_error** err) { return lmn_model_open(path.c_str(), nullptr, &raw, err); });
   const Model model(raw);
   EXPECT((opened.status == LMN_OK) == (raw != nullptr));
   EXPECT(opened.status == LMN_OK || opened.message.find(path) != std::string::npos);
@@ -72,7 +77,8 @@ lmn_status open_and_tokenize(const std::string& path, bool tokenize) {
   }
   if (tokenize) {
     lmn_tokenizer* tokenizer = nullptr;
-    const Outcome built = outcome_of([&](lmn_error** err) { return lmn_tokenizer_create(raw, &tokenizer, err); });
+    const Outcome built =
+        outcome_of([&](lmn_error** err) { return lmn_tokenizer_create(raw, &tokenizer, err); });
     lmn_tokenizer_destroy(tokenizer);
     EXPECT(built.status != LMN_INTERNAL && built.status != LMN_OUT_OF_MEMORY);
   }
@@ -108,7 +114,8 @@ TEST(paths_that_are_no_models) {
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "empty", open("", err));
   EXPECT_FAILURE(LMN_NOT_FOUND, "'smollm2-135m'", open("SmolLM2-135M", err));
   EXPECT_FAILURE(LMN_NOT_FOUND, "'smollm2-135m'", open("smollm2_135m", err));
-  EXPECT(outcome_of([&](lmn_error** err) { return open("gpt-5", err); }).message.find("smollm2") == std::string::npos);
+  EXPECT(outcome_of([&](lmn_error** err) { return open("gpt-5", err); }).message.find("smollm2") ==
+         std::string::npos);
   EXPECT_FAILURE(LMN_IO_ERROR, "name too long", open(std::string(5000, 'x'), err));
   EXPECT(model == nullptr);
 }
@@ -116,7 +123,9 @@ TEST(paths_that_are_no_models) {
 TEST(wrong_magic_version_and_garbage) {
   TemporaryFile file("this is no model file at all");
   lmn_model* model = nullptr;
-  const auto open = [&](lmn_error** err) { return lmn_model_open(file.path().c_str(), nullptr, &model, err); };
+  const auto open = [&](lmn_error** err) {
+    return lmn_model_open(file.path().c_str(), nullptr, &model, err);
+  };
   EXPECT_FAILURE(LMN_CORRUPT, "GGUF", open(err));
   file.write(std::string("GGUF\x09\0\0\0", 8) + std::string(16, '\0'));
   EXPECT_FAILURE(LMN_UNSUPPORTED, "version", open(err));
@@ -175,8 +184,8 @@ TEST(a_file_that_shrinks_between_open_and_use) {
   options.context_tokens = 256;
   lmn_engine* engine = nullptr;
   // Found before a byte of the missing part is touched, which would be SIGBUS.
-  const Outcome got =
-      outcome_of([&](lmn_error** err) { return lmn_engine_create(mapped.get(), &options, &engine, err); });
+  const Outcome got = outcome_of(
+      [&](lmn_error** err) { return lmn_engine_create(mapped.get(), &options, &engine, err); });
   EXPECT(got.status == LMN_CORRUPT || got.status == LMN_IO_ERROR);
   EXPECT(got.message.find(file.path()) != std::string::npos);
   EXPECT(engine == nullptr);
@@ -186,10 +195,12 @@ TEST(a_file_that_shrinks_between_open_and_use) {
 }
 
 TEST(a_model_of_another_architecture) {
-  // llama becomes llamb, at every place where the name stands: a well-formed file that nobody can run.
+  // llama becomes llamb, at every place where the name stands: a well-formed file that nobody can
+  // run.
   std::string whole = read_file(model_path());
   const size_t header = header_bytes();
-  for (size_t at = whole.find("llama"); at != std::string::npos && at < header; at = whole.find("llama", at + 1)) {
+  for (size_t at = whole.find("llama"); at != std::string::npos && at < header;
+       at = whole.find("llama", at + 1)) {
     whole[at + 4] = 'b';
   }
   const TemporaryFile file(whole);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any order of destruction is safe, deleters outlive everything, and what is destroyed is given back.
+// Any order of destruction is safe, deleters outlive everything, and what is destroyed is given
+// back.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -12,13 +13,14 @@
 using namespace abuse;  // NOLINT: tests
 
 TEST(destroy_in_every_order) {
-  // 0 model, 1 tokenizer, 2 decoder, 3 engine, 4 request, 5 exported tensor, 6 logits of a score: 5,040 orders. The handles
-  // of one round share their model with no other.
+  // 0 model, 1 tokenizer, 2 decoder, 3 engine, 4 request, 5 exported tensor, 6 logits of a score:
+  // 5,040 orders. The handles of one round share their model with no other.
   constexpr int kHandles = 7;
   std::array<int, kHandles> order = {0, 1, 2, 3, 4, 5, 6};
   int round = 0;
   do {
-    // Each round creates an engine: all of them would take minutes, a stride through all takes seconds.
+    // Each round creates an engine: all of them would take minutes, a stride through all takes
+    // seconds.
     if (round++ % 251 != 0) continue;
     Model model = open_model();
     Tokenizer tokenizer = create_tokenizer(model.get());
@@ -38,8 +40,10 @@ TEST(destroy_in_every_order) {
     ids.dl_tensor.shape = &size;
     ids.dl_tensor.data = &id;
     // The score waits its turn behind the request: one that was cancelled, or a short one.
-    if (round % 2 == 0) lmn_request_cancel(request.get(), nullptr);
-    else request = submit(engine.get(), "Once", 3);
+    if (round % 2 == 0)
+      lmn_request_cancel(request.get(), nullptr);
+    else
+      request = submit(engine.get(), "Once", 3);
     CHECK_CALL(lmn_engine_score(engine.get(), &ids, nullptr, &raw_logits, err));
     Tensor logits(raw_logits);
     for (const int handle : order) {
@@ -98,7 +102,8 @@ TEST(tensors_outlive_all_handles_and_die_on_another_thread) {
   EXPECT(sum > 0);
   for (int part = 0; part < 2; ++part) {
     threads.emplace_back([&, part] {
-      for (size_t i = static_cast<size_t>(part); i < tensors.size(); i += 2) tensors[i]->deleter(tensors[i]);
+      for (size_t i = static_cast<size_t>(part); i < tensors.size(); i += 2)
+        tensors[i]->deleter(tensors[i]);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -123,7 +128,8 @@ TEST(exported_tensors_are_the_bytes_of_the_file) {
   ASSERT(std::fread(file.data(), 1, file.size(), in) == file.size());
   std::fclose(in);
   EXPECT_EQ(std::memcmp(tensor->dl_tensor.data, file.data(), file.size()), 0);
-  EXPECT_FAILURE(LMN_NOT_FOUND, "no.such.tensor", lmn_model_tensor_export(model.get(), "no.such.tensor", &raw, err));
+  EXPECT_FAILURE(LMN_NOT_FOUND, "no.such.tensor",
+                 lmn_model_tensor_export(model.get(), "no.such.tensor", &raw, err));
 }
 
 TEST(created_tensors_are_zeroed_aligned_and_writable) {
@@ -163,16 +169,21 @@ TEST(metadata_walk) {
       continue;
     }
     ASSERT(value.array_count > 0);
-    CHECK_CALL(lmn_model_metadata_element_get(model.get(), i, value.array_count - 1, &element, err));
+    CHECK_CALL(
+        lmn_model_metadata_element_get(model.get(), i, value.array_count - 1, &element, err));
     EXPECT_EQ(element.kind, value.array_kind);
     EXPECT_EQ(std::string(element.key, element.key_bytes), key);
     if (key == "tokenizer.ggml.tokens") EXPECT_EQ(value.array_count, 49152u);
-    EXPECT_FAILURE(LMN_NOT_FOUND, "element",
-                   lmn_model_metadata_element_get(model.get(), i, value.array_count, &element, err));
+    EXPECT_FAILURE(
+        LMN_NOT_FOUND, "element",
+        lmn_model_metadata_element_get(model.get(), i, value.array_count, &element, err));
   }
   auto value = sized<lmn_value>();
   auto tensor = sized<lmn_tensor_info>();
-  EXPECT_FAILURE(LMN_NOT_FOUND, "has 33", lmn_model_metadata_get(model.get(), info.metadata_count, &value, err));
-  EXPECT_FAILURE(LMN_NOT_FOUND, "no.such.key", lmn_model_metadata_find(model.get(), "no.such.key", &value, err));
-  EXPECT_FAILURE(LMN_NOT_FOUND, "has 272", lmn_model_tensor_get(model.get(), UINT64_MAX, &tensor, err));
+  EXPECT_FAILURE(LMN_NOT_FOUND, "has 33",
+                 lmn_model_metadata_get(model.get(), info.metadata_count, &value, err));
+  EXPECT_FAILURE(LMN_NOT_FOUND, "no.such.key",
+                 lmn_model_metadata_find(model.get(), "no.such.key", &value, err));
+  EXPECT_FAILURE(LMN_NOT_FOUND, "has 272",
+                 lmn_model_tensor_get(model.get(), UINT64_MAX, &tensor, err));
 }

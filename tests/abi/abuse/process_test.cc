@@ -19,19 +19,23 @@ TEST(threads_share_a_model_and_its_tokenizer) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {  // all of them at once ask for the tokenizer, which one of them builds
-      const Tokenizer tokenizer = create_tokenizer(model.get());
-      for (int round = 0; round < 50; ++round) {
-        int32_t ids[16];
-        size_t count = 0, bytes = 0;
-        char text[64];
-        wrong += lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, ids, 16, &count, nullptr) != LMN_OK;
-        wrong += lmn_tokenizer_decode(tokenizer.get(), ids, count, nullptr, text, 64, &bytes, nullptr) != LMN_OK;
-        wrong += std::string(text, bytes) != "Hello world";
-        auto element = sized<lmn_value>();
-        wrong += lmn_model_metadata_element_get(model.get(), 32, 7, &element, nullptr) == LMN_INTERNAL;
-      }
-    });
+    threads.emplace_back(
+        [&] {  // all of them at once ask for the tokenizer, which one of them builds
+          const Tokenizer tokenizer = create_tokenizer(model.get());
+          for (int round = 0; round < 50; ++round) {
+            int32_t ids[16];
+            size_t count = 0, bytes = 0;
+            char text[64];
+            wrong += lmn_tokenizer_encode(tokenizer.get(), "Hello world", 11, nullptr, ids, 16,
+                                          &count, nullptr) != LMN_OK;
+            wrong += lmn_tokenizer_decode(tokenizer.get(), ids, count, nullptr, text, 64, &bytes,
+                                          nullptr) != LMN_OK;
+            wrong += std::string(text, bytes) != "Hello world";
+            auto element = sized<lmn_value>();
+            wrong += lmn_model_metadata_element_get(model.get(), 32, 7, &element, nullptr) ==
+                     LMN_INTERNAL;
+          }
+        });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
@@ -49,8 +53,10 @@ TEST(threads_submit_to_one_engine) {
         const Request request = submit(engine.get(), "The capital of France is", 8);
         if ((i + round) % 3 == 0) lmn_request_cancel(request.get(), nullptr);
         const Answer got = drain(request.get());
-        if (got.finish_reason == LMN_FINISH_LENGTH) wrong += got.ids != want.ids || got.text != want.text;
-        else wrong += got.finish_reason != LMN_FINISH_CANCELLED;
+        if (got.finish_reason == LMN_FINISH_LENGTH)
+          wrong += got.ids != want.ids || got.text != want.text;
+        else
+          wrong += got.finish_reason != LMN_FINISH_CANCELLED;
       }
     });
   }
@@ -74,8 +80,9 @@ TEST(a_request_is_cancelled_and_looked_at_from_another_thread) {
 }
 
 TEST(pthread_cancel_of_a_thread_in_the_library) {
-  // Nothing waits for a cancellation point inside the library for long, and none aborts the process: a thread is ended
-  // where it opens a file, with everything released on the way, and not while it waits for tokens.
+  // Nothing waits for a cancellation point inside the library for long, and none aborts the
+  // process: a thread is ended where it opens a file, with everything released on the way, and not
+  // while it waits for tokens.
   const Model model = open_model();
   const Engine engine = create_engine(model.get());
   const Request request = submit(engine.get(), "Once upon a time", 1000);
@@ -85,15 +92,18 @@ TEST(pthread_cancel_of_a_thread_in_the_library) {
     std::atomic<bool> opened{false};
   } job{request.get(), model_path()};
   pthread_t thread;
-  ASSERT(pthread_create(&thread, nullptr, [](void* user) -> void* {
-           auto* self = static_cast<Job*>(user);
-           pthread_cancel(pthread_self());
-           lmn_request_wait(const_cast<lmn_request*>(self->request), 1'000'000, nullptr);
-           lmn_model* other = nullptr;
-           lmn_model_open(self->path.c_str(), nullptr, &other, nullptr);
-           self->opened = true;
-           return nullptr;
-         }, &job) == 0);
+  ASSERT(pthread_create(
+             &thread, nullptr,
+             [](void* user) -> void* {
+               auto* self = static_cast<Job*>(user);
+               pthread_cancel(pthread_self());
+               lmn_request_wait(const_cast<lmn_request*>(self->request), 1'000'000, nullptr);
+               lmn_model* other = nullptr;
+               lmn_model_open(self->path.c_str(), nullptr, &other, nullptr);
+               self->opened = true;
+               return nullptr;
+             },
+             &job) == 0);
   void* result = nullptr;
   ASSERT(pthread_join(thread, &result) == 0);
   EXPECT(result == PTHREAD_CANCELED);
@@ -149,7 +159,8 @@ TEST(a_forked_child_gets_closed_and_no_hang) {
     return answer.ids.size() == 4 ? 0 : 2;
   });
   EXPECT_EQ(code, 0);
-  EXPECT_EQ(drain(request.get()).finish_reason, uint32_t(LMN_FINISH_LENGTH));  // the parent did not notice
+  EXPECT_EQ(drain(request.get()).finish_reason,
+            uint32_t(LMN_FINISH_LENGTH));  // the parent did not notice
 }
 
 TEST(destroying_in_the_child_what_was_never_used_there) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The script that every language of tests/abi runs, in C11: what it prints is JSON, one object a line, and the same in all of
- * them. Usage: client MODEL
+ * The script that every language of tests/abi runs, in C11: what it prints is JSON, one object a
+ * line, and the same in all of them. Usage: client MODEL
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,9 +15,12 @@ static void print_string(const char *text, size_t bytes) {
   putchar('"');
   for (size_t i = 0; i < bytes; ++i) {
     const unsigned char c = (unsigned char)text[i];
-    if (c == '"' || c == '\\') printf("\\%c", c);
-    else if (c < 0x20) printf("\\u%04x", c);
-    else putchar(c);
+    if (c == '"' || c == '\\')
+      printf("\\%c", c);
+    else if (c < 0x20)
+      printf("\\u%04x", c);
+    else
+      putchar(c);
   }
   putchar('"');
 }
@@ -29,18 +32,19 @@ static void print_ids(const int32_t *ids, size_t count) {
 }
 
 /* Makes a call that must succeed; its last argument is &err. */
-#define CHECK(call)                                                             \
-  do {                                                                          \
-    lmn_error *err = NULL;                                                      \
-    if ((call) != LMN_OK) {                                                     \
+#define CHECK(call)                                                               \
+  do {                                                                            \
+    lmn_error *err = NULL;                                                        \
+    if ((call) != LMN_OK) {                                                       \
       fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, lmn_error_message(err)); \
-      exit(1);                                                                  \
-    }                                                                           \
+      exit(1);                                                                    \
+    }                                                                             \
   } while (0)
 
 /* Prints a failure that was provoked. */
 static void print_error(const char *what, lmn_status status, lmn_error *err) {
-  printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"%s\",\"message\":", what, lmn_status_name(status));
+  printf("{\"step\":\"error\",\"what\":\"%s\",\"status\":\"%s\",\"message\":", what,
+         lmn_status_name(status));
   print_string(lmn_error_message(err), strlen(lmn_error_message(err)));
   printf(",\"same\":%s}\n", lmn_error_status(err) == status ? "true" : "false");
   lmn_error_destroy(err);
@@ -60,7 +64,8 @@ static answer drain(lmn_request *request) {
   while (out.finish_reason == LMN_FINISH_NONE) {
     lmn_chunk chunk = {.struct_size = sizeof chunk};
     CHECK(lmn_request_next(request, -1, &chunk, &err));
-    for (uint64_t i = 0; i < chunk.token_count && out.id_count < 64; ++i) out.ids[out.id_count++] = chunk.token_ids[i];
+    for (uint64_t i = 0; i < chunk.token_count && out.id_count < 64; ++i)
+      out.ids[out.id_count++] = chunk.token_ids[i];
     if (out.text_bytes + chunk.text_bytes <= sizeof out.text) {
       memcpy(out.text + out.text_bytes, chunk.text, chunk.text_bytes);
       out.text_bytes += chunk.text_bytes;
@@ -73,12 +78,16 @@ static answer drain(lmn_request *request) {
 static void inspect(const lmn_model *model) {
   lmn_model_info info = {.struct_size = sizeof info};
   CHECK(lmn_model_info_get(model, &info, &err));
-  printf("{\"step\":\"model\",\"architecture\":\"%s\",\"name\":\"%s\",\"tensors\":%llu,\"metadata\":%llu,"
-         "\"parameters\":%llu,\"vocab\":%u,\"context\":%u,\"embedding\":%u,\"layers\":%u,\"heads\":%u,\"kv_heads\":%u,"
-         "\"head_dim\":%u}\n",
-         info.architecture, info.name, (unsigned long long)info.tensor_count, (unsigned long long)info.metadata_count,
-         (unsigned long long)info.parameter_count, info.vocab_size, info.context_length, info.embedding_length,
-         info.layer_count, info.head_count, info.head_count_kv, info.head_dim);
+  printf(
+      "{\"step\":\"model\",\"architecture\":\"%s\",\"name\":\"%s\",\"tensors\":%llu,\"metadata\":%"
+      "llu,"
+      "\"parameters\":%llu,\"vocab\":%u,\"context\":%u,\"embedding\":%u,\"layers\":%u,\"heads\":%u,"
+      "\"kv_heads\":%u,"
+      "\"head_dim\":%u}\n",
+      info.architecture, info.name, (unsigned long long)info.tensor_count,
+      (unsigned long long)info.metadata_count, (unsigned long long)info.parameter_count,
+      info.vocab_size, info.context_length, info.embedding_length, info.layer_count,
+      info.head_count, info.head_count_kv, info.head_dim);
 
   lmn_value value = {.struct_size = sizeof value};
   CHECK(lmn_model_metadata_find(model, "tokenizer.ggml.pre", &value, &err));
@@ -90,12 +99,14 @@ static void inspect(const lmn_model *model) {
   CHECK(lmn_model_tensor_get(model, 0, &tensor, &err));
   printf("{\"step\":\"tensor\",\"name\":");
   print_string(tensor.name, tensor.name_bytes);
-  printf(",\"type\":\"%s\",\"shape\":[%lld,%lld],\"bytes\":%llu}\n", tensor.type, (long long)tensor.shape[0],
-         (long long)tensor.shape[1], (unsigned long long)tensor.bytes);
+  printf(",\"type\":\"%s\",\"shape\":[%lld,%lld],\"bytes\":%llu}\n", tensor.type,
+         (long long)tensor.shape[0], (long long)tensor.shape[1], (unsigned long long)tensor.bytes);
 }
 
 static void tokenize(const lmn_tokenizer *tokenizer) {
-  static const char text[] = "Gr\xc3\xb6\xc3\x9f" "e \xf0\x9f\xa6\x99 \"quoted\"\n";
+  static const char text[] =
+      "Gr\xc3\xb6\xc3\x9f"
+      "e \xf0\x9f\xa6\x99 \"quoted\"\n";
   int32_t ids[64];
   size_t count = 0, bytes = 0;
   CHECK(lmn_tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, ids, 64, &count, &err));
@@ -119,7 +130,8 @@ static void tokenize(const lmn_tokenizer *tokenizer) {
 }
 
 static void chat(const lmn_tokenizer *tokenizer) {
-  const lmn_chat_message messages[] = {{"system", "Be brief.", 9}, {"user", "Hi \xf0\x9f\x91\x8b", 7}};
+  const lmn_chat_message messages[] = {{"system", "Be brief.", 9},
+                                       {"user", "Hi \xf0\x9f\x91\x8b", 7}};
   char text[512];
   size_t bytes = 0;
   CHECK(lmn_tokenizer_chat_render(tokenizer, messages, 2, NULL, text, sizeof text, &bytes, &err));
@@ -129,8 +141,11 @@ static void chat(const lmn_tokenizer *tokenizer) {
 }
 
 static lmn_request *submit(lmn_engine *engine, const char *prompt, uint32_t max_tokens) {
-  const lmn_request_options options = {.struct_size = sizeof options, .prompt = prompt, .prompt_bytes = strlen(prompt),
-                                       .max_tokens = max_tokens, .flags = LMN_REQUEST_IGNORE_EOS};
+  const lmn_request_options options = {.struct_size = sizeof options,
+                                       .prompt = prompt,
+                                       .prompt_bytes = strlen(prompt),
+                                       .max_tokens = max_tokens,
+                                       .flags = LMN_REQUEST_IGNORE_EOS};
   lmn_request *request = NULL;
   CHECK(lmn_engine_submit(engine, &options, &request, &err));
   return request;
@@ -156,7 +171,8 @@ static void cancel(lmn_engine *engine) {
   const uint32_t finish_reason = drain(request).finish_reason;
   lmn_chunk chunk = {.struct_size = sizeof chunk};
   const lmn_status after = lmn_request_next(request, 0, &chunk, NULL);
-  printf("{\"step\":\"cancel\",\"finish\":%u,\"after\":\"%s\"}\n", finish_reason, lmn_status_name(after));
+  printf("{\"step\":\"cancel\",\"finish\":%u,\"after\":\"%s\"}\n", finish_reason,
+         lmn_status_name(after));
   lmn_request_destroy(request);
 }
 
@@ -167,19 +183,22 @@ static void provoke_errors(lmn_engine *engine, const lmn_tokenizer *tokenizer) {
   print_error("missing file", status, err);
 
   lmn_request *request = NULL;
-  lmn_request_options options = {.struct_size = sizeof options, .prompt = "x", .prompt_bytes = 1, .temperature = NAN};
+  lmn_request_options options = {
+      .struct_size = sizeof options, .prompt = "x", .prompt_bytes = 1, .temperature = NAN};
   status = lmn_engine_submit(engine, &options, &request, &err);
   print_error("NaN temperature", status, err);
 
   const int32_t ids[] = {1, 999999};
-  options = (lmn_request_options){.struct_size = sizeof options, .prompt_ids = ids, .prompt_id_count = 2};
+  options =
+      (lmn_request_options){.struct_size = sizeof options, .prompt_ids = ids, .prompt_id_count = 2};
   status = lmn_engine_submit(engine, &options, &request, &err);
   print_error("token id out of range", status, err);
 
   struct {
     lmn_request_options known;
     uint64_t added_later;
-  } future = {.known = {.struct_size = sizeof future, .prompt = "x", .prompt_bytes = 1}, .added_later = 7};
+  } future = {.known = {.struct_size = sizeof future, .prompt = "x", .prompt_bytes = 1},
+              .added_later = 7};
   status = lmn_engine_submit(engine, &future.known, &request, &err);
   print_error("option from the future", status, err);
 
@@ -230,14 +249,16 @@ static void destroy(lmn_model *model, lmn_tokenizer *tokenizer, lmn_engine *engi
   printf("{\"step\":\"destroy\",\"finish\":%u,\"piece\":", finish_reason);
   print_string(piece, bytes);
   lmn_decoder_destroy(decoder);
-  printf(",\"read_only\":%s,\"first\":%.6f}\n", (norm->flags & DLPACK_FLAG_BITMASK_READ_ONLY) ? "true" : "false",
+  printf(",\"read_only\":%s,\"first\":%.6f}\n",
+         (norm->flags & DLPACK_FLAG_BITMASK_READ_ONLY) ? "true" : "false",
          *(const float *)norm->dl_tensor.data);
   lmn_tensor_destroy(norm);
 }
 
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
-  printf("{\"step\":\"version\",\"version\":\"%s\",\"abi\":%u}\n", lmn_version(), lmn_abi_version());
+  printf("{\"step\":\"version\",\"version\":\"%s\",\"abi\":%u}\n", lmn_version(),
+         lmn_abi_version());
   lmn_model *model = NULL;
   CHECK(lmn_model_open(argv[1], NULL, &model, &err));
   inspect(model);
@@ -246,7 +267,8 @@ int main(int argc, char **argv) {
   tokenize(tokenizer);
   chat(tokenizer);
   lmn_engine *engine = NULL;
-  const lmn_engine_options options = {.struct_size = sizeof options, .threads = 2, .context_tokens = 4096};
+  const lmn_engine_options options = {
+      .struct_size = sizeof options, .threads = 2, .context_tokens = 4096};
   CHECK(lmn_engine_create(model, &options, &engine, &err));
   stream(engine);
   cancel(engine);

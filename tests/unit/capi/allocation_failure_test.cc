@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that is refused, at every single allocation of a call in turn: the call says LMN_OUT_OF_MEMORY or copes, changes
-// nothing, leaks nothing (AddressSanitizer), and works when it is made again.
+// Memory that is refused, at every single allocation of a call in turn: the call says
+// LMN_OUT_OF_MEMORY or copes, changes nothing, leaks nothing (AddressSanitizer), and works when it
+// is made again.
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -20,8 +21,9 @@ void* allocate(size_t bytes, size_t alignment) {
   ++made;
   if (allowed == 0) throw std::bad_alloc();
   if (allowed > 0) --allowed;
-  void* data = alignment <= alignof(std::max_align_t) ? std::malloc(bytes)
-                                                      : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void* data = alignment <= alignof(std::max_align_t)
+                   ? std::malloc(bytes)
+                   : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (data == nullptr) throw std::bad_alloc();
   return data;
 }
@@ -29,7 +31,9 @@ void* allocate(size_t bytes, size_t alignment) {
 }  // namespace
 
 void* operator new(size_t bytes) { return allocate(bytes == 0 ? 1 : bytes, 1); }
-void* operator new(size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<size_t>(alignment)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<size_t>(alignment));
+}
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, size_t) noexcept { std::free(data); }
 void operator delete(void* data, std::align_val_t) noexcept { std::free(data); }
@@ -37,8 +41,8 @@ void operator delete(void* data, size_t, std::align_val_t) noexcept { std::free(
 
 namespace {
 
-// Runs `call` with its 0th, 1st, … allocation refused, until it makes none that could be; at most `most` of them, evenly
-// spread. `call` releases what it made.
+// Runs `call` with its 0th, 1st, … allocation refused, until it makes none that could be; at most
+// `most` of them, evenly spread. `call` releases what it made.
 void refuse_each(const char* what, int most, const std::function<lmn_status()>& call) {
   allowed = -1;
   made = 0;
@@ -52,11 +56,14 @@ void refuse_each(const char* what, int most, const std::function<lmn_status()>& 
     allowed = -1;
     refused += status == LMN_OUT_OF_MEMORY;
     if (status != LMN_OK && status != LMN_OUT_OF_MEMORY) {
-      testing::report_failure(__FILE__, __LINE__, std::string(what) + ": allocation " + std::to_string(at) + " of " +
-                                                      std::to_string(total) + " refused gives " + lmn_status_name(status));
+      testing::report_failure(__FILE__, __LINE__,
+                              std::string(what) + ": allocation " + std::to_string(at) + " of " +
+                                  std::to_string(total) + " refused gives " +
+                                  lmn_status_name(status));
     }
   }
-  if (total > 0 && refused == 0) testing::report_failure(__FILE__, __LINE__, std::string(what) + ": nothing was refused");
+  if (total > 0 && refused == 0)
+    testing::report_failure(__FILE__, __LINE__, std::string(what) + ": nothing was refused");
   EXPECT_EQ(call(), LMN_OK);
 }
 
@@ -95,7 +102,8 @@ TEST(refused_memory_in_models) {
   });
   refuse_each("lmn_model_tensor_export", 100, [&] {
     DLManagedTensorVersioned* tensor = nullptr;
-    const lmn_status status = lmn_model_tensor_export(opened, "output_norm.weight", &tensor, nullptr);
+    const lmn_status status =
+        lmn_model_tensor_export(opened, "output_norm.weight", &tensor, nullptr);
     lmn_tensor_destroy(tensor);
     return status;
   });
@@ -118,7 +126,8 @@ TEST(refused_memory_in_tokenizers) {
     EXPECT((tokenizer != nullptr) == (status == LMN_OK));
     lmn_tokenizer_destroy(tokenizer);
     tokenizer = nullptr;
-    EXPECT_EQ(lmn_tokenizer_create(model, &tokenizer, nullptr), LMN_OK);  // a failure is not remembered
+    EXPECT_EQ(lmn_tokenizer_create(model, &tokenizer, nullptr),
+              LMN_OK);  // a failure is not remembered
     lmn_tokenizer_destroy(tokenizer);
     lmn_model_destroy(model);
     return status;
@@ -132,7 +141,8 @@ TEST(refused_memory_in_text) {
   int32_t ids[64];
   size_t count = 0;
   refuse_each("lmn_tokenizer_encode", 200, [&] {
-    return lmn_tokenizer_encode(tokenizer, "Hello, wonderful world! 12345", 29, nullptr, ids, 64, &count, nullptr);
+    return lmn_tokenizer_encode(tokenizer, "Hello, wonderful world! 12345", 29, nullptr, ids, 64,
+                                &count, nullptr);
   });
   char text[512];
   size_t bytes = 0;
@@ -141,7 +151,8 @@ TEST(refused_memory_in_text) {
   });
   const lmn_chat_message messages[] = {{"user", "Hi", 2}};
   refuse_each("lmn_tokenizer_chat_render", 300, [&] {
-    return lmn_tokenizer_chat_render(tokenizer, messages, 1, nullptr, text, sizeof text, &bytes, nullptr);
+    return lmn_tokenizer_chat_render(tokenizer, messages, 1, nullptr, text, sizeof text, &bytes,
+                                     nullptr);
   });
   refuse_each("lmn_decoder", 100, [&] {
     lmn_decoder* decoder = nullptr;

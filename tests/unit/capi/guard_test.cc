@@ -80,7 +80,8 @@ TEST(an_error_that_cannot_be_allocated_still_has_its_status) {
   testing::skip("sanitizers end a program that asks malloc for so much");
 #endif
   lmn_error* err = nullptr;
-  const std::string_view impossible("x", size_t{1} << 62);  // longer than memory: malloc refuses before it is read
+  const std::string_view impossible(
+      "x", size_t{1} << 62);  // longer than memory: malloc refuses before it is read
   EXPECT_EQ(lmn::capi::report(Code::kCorrupt, impossible, &err), LMN_CORRUPT);
   ASSERT(err != nullptr);
   EXPECT_EQ(lmn_error_status(err), LMN_CORRUPT);

