@@ -85,7 +85,7 @@ Outcome score(const BuiltEngine& engine, const DLManagedTensorVersioned& ids,
                            engine.object->vocab_size()};
   const size_t bytes =
       static_cast<size_t>(shape[0]) * static_cast<size_t>(shape[1]) * sizeof(float);
-    if (shape[0] <= engine.object->context_tokens()) {  // else the engine refuses it
+  if (shape[0] <= engine.object->context_tokens()) {  // else the engine refuses it
     LMN_RETURN_IF_ERROR(check_fits(static_cast<int64_t>(bytes), "the logits of lmn_engine_score",
                                    "score fewer tokens at once"));
   }

@@ -92,9 +92,8 @@ Result<int32_t> choose_context(const models::LanguageModelConfig& config, int32_
 
 Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph graph,
                                                Device& device, parallel::ThreadTeam& team,
-                                               const engine::StepLimits& limits,
-                                               int64_t kv_tokens, int64_t kv_bytes,
-                                               Progress& progress) {
+                                               const engine::StepLimits& limits, int64_t kv_tokens,
+                                               int64_t kv_bytes, Progress& progress) {
   graph::PassOptions passes;
   passes.linear_input_type = device.kernels().linear_input_type;
   LMN_ASSIGN_OR_RETURN(graph::Graph optimized, graph::optimize(std::move(graph), passes));
@@ -163,9 +162,14 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   limits.outputs = std::min(kMaxOutputs, limits.tokens);
   limits.table_stride = static_cast<int32_t>(engine::kv_pages(how.context_tokens));
   limits.vocab_size = static_cast<int32_t>(language.config.vocab);
-  LMN_ASSIGN_OR_RETURN(
-      std::unique_ptr<plan::Plan> plan,
-      build_plan(*model, std::move(language.graph), *keep->device, *parts.team, limits, progress));
+  const engine::KvShape kv_shape = {static_cast<int32_t>(language.config.layers),
+                                    static_cast<int32_t>(language.config.kv_heads),
+                                    static_cast<int32_t>(language.config.head_dim)};
+  const int64_t kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
+  LMN_ASSIGN_OR_RETURN(const int64_t kv_bytes, engine::kv_bytes(kv_shape, how.kv_dtype, kv_tokens));
+  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan,
+                       build_plan(*model, std::move(language.graph), *keep->device, *parts.team,
+                                  limits, kv_tokens, kv_bytes, progress));
   keep->record(memory::Owner::kPackedWeights, plan->packed_bytes());
   keep->record(memory::Owner::kArena, plan->arena_bytes());
   LMN_ASSIGN_OR_RETURN(parts.runner, engine::make_plan_runner(std::move(plan), limits));

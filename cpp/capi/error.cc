@@ -52,8 +52,9 @@ lmn_error kStaticErrors[] = {
 };
 
 // The library carries its own copy of libgcc's unwinder, which sets up its table of register sizes
-// when the first exception is thrown in here. One that comes from outside (a C++ callback throws) arrives by the host's copy, lands in our handlers and finds that
-// table: while it is empty, libgcc aborts the process. So it is filled when the library is loaded.
+// when the first exception is thrown in here. One that comes from outside (a C++ callback throws)
+// arrives by the host's copy, lands in our handlers and finds that table: while it is empty, libgcc
+// aborts the process. So it is filled when the library is loaded.
 [[gnu::constructor]] void prepare_unwinder() {
   (void)_Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_END_OF_STACK; }, nullptr);
 }

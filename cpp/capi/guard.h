@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fence around every export: guard(err, body) runs `body`, lets no exception out and no
-// pthread_cancel in, and turns what happened into an lmn_status and, where the caller asked for one, an lmn_error. Reporting
-// cannot fail: when even the error object cannot be allocated, the caller gets one with static
-// storage and the right status.
+// pthread_cancel in, and turns what happened into an lmn_status and, where the caller asked for
+// one, an lmn_error. Reporting cannot fail: when even the error object cannot be allocated, the
+// caller gets one with static storage and the right status.
 #pragma once
 
 #include <pthread.h>
@@ -88,5 +88,5 @@ inline Status require(const void* pointer, const char* argument) {
 
 }  // namespace lmn::capi
 
-// LMN_REQUIRE(model, path): returns from the body when one of the named arguments is NULL.
+// LMN_REQUIRE_ONE(path): returns from the body when that argument is NULL.
 #define LMN_REQUIRE_ONE(argument) LMN_RETURN_IF_ERROR(::lmn::capi::require(argument, #argument))

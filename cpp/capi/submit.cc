@@ -149,10 +149,11 @@ Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine,
     if (options.max_tokens > 0) {
       const size_t rows = static_cast<size_t>(options.max_tokens);
       const size_t columns = static_cast<size_t>(engine.object->vocab_size());
-            LMN_RETURN_IF_ERROR(check_fits(static_cast<int64_t>(rows * columns * sizeof(float)),
+      LMN_RETURN_IF_ERROR(check_fits(static_cast<int64_t>(rows * columns * sizeof(float)),
                                      "the logits of a request (LMN_REQUEST_LOGITS)",
                                      "set a lower max_tokens"));
-      LMN_ASSIGN_OR_RETURN(request->logits, allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
+      LMN_ASSIGN_OR_RETURN(request->logits,
+                           allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
       request->ledger = engine.ledger;
       request->booked = memory::LedgerEntry(engine.ledger.get(), memory::Owner::kRequests,
                                             static_cast<int64_t>(rows * columns * sizeof(float)));

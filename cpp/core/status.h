@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Status and Result<T>: how every room reports what input, files or the machine can cause. A Status is one pointer;
-// OK allocates nothing. Codes have the same numbers as LMN_* in include/lmnative/error.h (capi asserts it).
+// OK allocates nothing. Codes have the same numbers as LMN_* in include/lmnative/common.h (capi asserts it).
 // A message names the input and the remedy. Broken invariants are not a Status: see check.h.
 #pragma once
 

@@ -65,15 +65,9 @@ Result<int32_t> resolve_max_tokens(const RequestOptions& options, int32_t prompt
                  "context_tokens",
                  prompt_tokens, limits.context_tokens);
   }
-  // What was not asked for is cut to what there is; what was asked for is refused when the cache
-  // cannot hold it.
   int64_t max_tokens = 0;
   if (options.kind == RequestKind::kGenerate) {
-    max_tokens = limits.context_tokens - prompt_tokens;
-    max_tokens =
-        options.max_tokens > 0
-            ? std::min<int64_t>(max_tokens, options.max_tokens)
-            : std::max<int64_t>(1, std::min<int64_t>(max_tokens, kv_tokens - prompt_tokens));
+    max_tokens = std::max<int64_t>(1, answer_limit(options.max_tokens, prompt_tokens, limits));
   }
   if (prompt_tokens + max_tokens > kv_tokens) {
     return error(Code::kOutOfMemory,
@@ -87,6 +81,12 @@ Result<int32_t> resolve_max_tokens(const RequestOptions& options, int32_t prompt
 }
 
 }  // namespace
+
+int64_t answer_limit(int64_t asked, int64_t prompt_tokens, const AdmissionLimits& limits) {
+  const int64_t context_room = limits.context_tokens - prompt_tokens;
+  if (asked > 0) return std::min(context_room, asked);
+  return std::min(context_room, limits.kv_pages * kKvPageTokens - prompt_tokens);
+}
 
 Result<Admission> admit(const RequestOptions& options, const AdmissionLimits& limits) {
   if (options.kind != RequestKind::kGenerate && options.kind != RequestKind::kScore) {

@@ -26,6 +26,11 @@ struct Admission {
   text::StopMatcher stops;
 };
 
+// Tokens an answer may have behind so many prompt tokens; 0 or less: no room. What is not asked for
+// (`asked` is 0) is cut to what context and cache hold. What is asked for is cut to the context;
+// that the cache cannot hold it is for admit() to say.
+int64_t answer_limit(int64_t asked, int64_t prompt_tokens, const AdmissionLimits& limits);
+
 // INVALID_ARGUMENT names the field, its value and the range; OUT_OF_MEMORY what the KV cache holds.
 Result<Admission> admit(const RequestOptions& options, const AdmissionLimits& limits);
 

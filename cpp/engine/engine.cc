@@ -238,6 +238,9 @@ void Engine::shutdown() { impl_->shutdown(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 memory::Ledger::Snapshot Engine::memory() const { return impl_->ledger().snapshot(); }
 int32_t Engine::context_tokens() const { return impl_->options().context_tokens; }
+int64_t Engine::answer_limit(int64_t asked, int64_t prompt_tokens) const {
+  return engine::answer_limit(asked, prompt_tokens, impl_->admission());
+}
 int32_t Engine::vocab_size() const { return impl_->limits().vocab_size; }
 int Engine::threads() const { return impl_->parts().team->size(); }
 

@@ -89,6 +89,9 @@ class Engine {
   EngineStats stats() const;  // any thread; each figure is exact, the set is not one moment
   memory::Ledger::Snapshot memory() const;
   int32_t context_tokens() const;
+  // Tokens that the answer to a prompt of so many may have at most, `asked` being its max_tokens:
+  // what logits_rows must be for that. 0 or less where submit would refuse it.
+  int64_t answer_limit(int64_t asked, int64_t prompt_tokens) const;
   int32_t vocab_size() const;
   int threads() const;
 

@@ -42,6 +42,7 @@ class Engine::Impl {
   const EngineParts& parts() const { return parts_; }
   const EngineOptions& options() const { return options_; }
   const StepLimits& limits() const { return limits_; }
+  const AdmissionLimits& admission() const { return admission_; }
   const memory::Ledger& ledger() const { return *signals_->ledger; }
 
  private:

@@ -9,9 +9,37 @@
 #include "core/tensor.h"
 
 namespace lmn::engine {
+namespace {
 
-PageAllocator::PageAllocator(int32_t pages) : references_(static_cast<size_t>(pages), 0) {
-  free_.reserve(references_.size());
+// Of k or of v of one page in one layer.
+int64_t bytes_of_page(const KvShape& shape, DType dtype) {
+  return int64_t{shape.kv_heads} * shape.head_dim * (kKvPageTokens * row_bytes(dtype, 1));
+}
+
+}  // namespace
+
+Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens) {
+  if (dtype != DType::kF16 && dtype != DType::kF32) {
+    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16 or f32",
+                 info(dtype).name.data());
+  }
+  const int64_t pages = kv_pages(tokens);
+  int64_t bytes = 0;
+  const bool overflow = __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim,
+                                               kKvPageTokens * row_bytes(dtype, 1), &bytes) ||
+                        __builtin_mul_overflow(pages, bytes, &bytes) ||
+                        __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes);
+  // A slot (page * page_tokens + offset) is an int32.
+  if (overflow || pages > std::numeric_limits<int32_t>::max() / kKvPageTokens) {
+    return error(Code::kInvalidArgument,
+                 "kv_tokens is %lld, more than a KV cache can address; lower it",
+                 static_cast<long long>(tokens));
+  }
+  return bytes;
+}
+
+PageAllocator::PageAllocator(int32_t pages) : taken_(static_cast<size_t>(pages)) {
+  free_.reserve(taken_.size());
   for (int32_t page = pages - 1; page >= 0; --page) free_.push_back(page);
 }
 
@@ -19,20 +47,14 @@ int32_t PageAllocator::allocate() {
   if (free_.empty()) return -1;
   const int32_t page = free_.back();
   free_.pop_back();
-  references_[static_cast<size_t>(page)] = 1;
+  taken_[static_cast<size_t>(page)] = true;
   return page;
 }
 
-void PageAllocator::retain(int32_t page) {
-  LMN_CHECK(references(page) > 0);
-  ++references_[static_cast<size_t>(page)];
-}
-
-bool PageAllocator::release(int32_t page) {
-  LMN_CHECK(references(page) > 0);
-  if (--references_[static_cast<size_t>(page)] > 0) return false;
+void PageAllocator::release(int32_t page) {
+  LMN_CHECK(taken_[static_cast<size_t>(page)]);
+  taken_[static_cast<size_t>(page)] = false;
   free_.push_back(page);
-  return true;
 }
 
 KvCache::KvCache(Device& device, const KvShape& shape, DType dtype, int32_t pages)
@@ -54,22 +76,8 @@ KvCache::~KvCache() {
 
 Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtype, int64_t tokens,
                                 memory::Ledger& ledger) {
-  if (dtype != DType::kF16 && dtype != DType::kF32) {
-    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16 or f32",
-                 info(dtype).name.data());
-  }
-  const int64_t pages = kv_pages(tokens);
-  int64_t page_bytes = 0, bytes = 0;
-  const bool overflow = __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim,
-                                               kKvPageTokens * row_bytes(dtype, 1), &page_bytes) ||
-                        __builtin_mul_overflow(pages, page_bytes, &bytes) ||
-                        __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes);
-  // A slot (page * page_tokens + offset) is an int32.
-  if (overflow || pages > std::numeric_limits<int32_t>::max() / kKvPageTokens) {
-    return error(Code::kInvalidArgument,
-                 "kv_tokens is %lld, more than a KV cache can address; lower it",
-                 static_cast<long long>(tokens));
-  }
+  LMN_ASSIGN_OR_RETURN(const int64_t bytes, kv_bytes(shape, dtype, tokens));
+  const int64_t pages = kv_pages(tokens), page_bytes = bytes_of_page(shape, dtype);
   KvCache cache(device, shape, dtype, static_cast<int32_t>(pages));
   cache.page_bytes_ = page_bytes;
   if (bytes == 0) return cache;

@@ -2,8 +2,8 @@
 //
 // KvCache: one region of device memory for the keys and values of all sequences, cut into pages of
 // kKvPageTokens tokens. A page holds the same tokens of every layer; its number is its place in
-// every layer's array (layout: ops::KvLayer). PageAllocator hands out page numbers with reference
-// counts and knows nothing of memory or of sequences. Both belong to the engine thread.
+// every layer's array (layout: ops::KvLayer). PageAllocator hands out page numbers and
+// knows nothing of memory or of sequences. Both belong to the engine thread.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +29,23 @@ inline constexpr int64_t kv_pages(int64_t tokens) {
   return (tokens + kKvPageTokens - 1) / kKvPageTokens;
 }
 
+// Bytes of a cache of so many tokens. INVALID_ARGUMENT: more than a cache can address, or a dtype
+// that none has.
+Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens);
+
 class PageAllocator {
  public:
   explicit PageAllocator(int32_t pages);
 
-  // A page with one reference, or -1 when none is free. Lowest number first at the start.
+  // A page, or -1 when none is free. Lowest number first at the start.
   int32_t allocate();
-  void retain(int32_t page);   // one more reference
-  bool release(int32_t page);  // one less; true when that was the last one
-  int32_t references(int32_t page) const { return references_[static_cast<size_t>(page)]; }
-  int32_t total() const { return static_cast<int32_t>(references_.size()); }
+  void release(int32_t page);
+  int32_t total() const { return static_cast<int32_t>(taken_.size()); }
   int32_t free() const { return static_cast<int32_t>(free_.size()); }
   int32_t used() const { return total() - free(); }
 
  private:
-  std::vector<int32_t> references_;  // per page; 0: free
+  std::vector<bool> taken_;    // per page
   std::vector<int32_t> free_;  // a stack: the page freed last, still warm, is the next one out
 };
 

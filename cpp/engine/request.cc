@@ -7,26 +7,6 @@
 
 namespace lmn::engine {
 
-std::string_view name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return "";
-    case FinishReason::kEos:
-    case FinishReason::kStopToken:
-    case FinishReason::kStopString:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kError:
-      return "error";
-    case FinishReason::kDeadline:
-      return "deadline";
-  }
-  return "";
-}
-
 Request::Request(std::shared_ptr<RequestCore> core) : core_(std::move(core)) {}
 
 Request::~Request() {

@@ -46,8 +46,6 @@ enum class FinishReason : int32_t {
   kError = 6,
   kDeadline = 7,  // deadline_ns passed
 };
-// The OpenAI-style word: "stop", "length", "cancelled", "error", "deadline"; "" for kNone.
-std::string_view name(FinishReason reason);
 
 // Priorities: 0 is normal. Higher runs first; equal ones run in the order of submission.
 inline constexpr int32_t kMinPriority = -2;
@@ -79,9 +77,10 @@ struct RequestOptions {
   int64_t logits_rows = 0;
 };
 
+// Without initial values: room for a whole answer is reserved at submit, and touched as it fills.
 struct TopLogprob {
-  int32_t token_id = 0;
-  float logprob = 0;  // natural, of the unmodified logits
+  int32_t token_id;
+  float logprob;  // natural, of the unmodified logits
 };
 
 // News of a request since the last next(). The views stay valid as long as the handle.

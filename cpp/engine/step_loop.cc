@@ -272,8 +272,8 @@ void Engine::Impl::release_pages(RequestCore& request, bool scrub) {
   std::vector<int32_t>& pages = request.sequence.pages;
   // From the last, so that the first page comes off the free stack first.
   for (size_t i = pages.size(); i-- > 0;) {
-    const bool last = kv_.pages().release(pages[i]);
-    if (last && scrub) LMN_CHECK(kv_.scrub(pages[i]).ok());
+    kv_.pages().release(pages[i]);
+    if (scrub) LMN_CHECK(kv_.scrub(pages[i]).ok());
   }
   pages.clear();
   reserved_pages_ -= request.sequence.max_pages;

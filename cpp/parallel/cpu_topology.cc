@@ -69,7 +69,9 @@ std::optional<double> parse_cfs(std::string_view quota, std::string_view period)
   return ratio(parse_integer(quota), parse_integer(period));  // -1: no limit
 }
 
-std::optional<std::string> parse_cgroup_path(std::string_view text, bool v2) {
+std::optional<std::string> parse_cgroup_path(std::string_view text, bool v2,
+                                             std::string_view controller) {
+  const std::string wanted = v2 ? ",," : "," + std::string(controller) + ",";
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -78,7 +80,7 @@ std::optional<std::string> parse_cgroup_path(std::string_view text, bool v2) {
     if (second == std::string_view::npos) continue;
     const std::string controllers =
         "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
-    const bool matches = v2 ? controllers == ",," : controllers.find(",cpu,") != std::string::npos;
+    const bool matches = v2 ? controllers == wanted : controllers.find(wanted) != std::string::npos;
     if (matches) return std::string(line.substr(second + 1));
   }
   return std::nullopt;

@@ -33,8 +33,9 @@ inline constexpr int kMaxDefaultThreads = 32;
 std::optional<double> parse_cpu_max(std::string_view text);  // v2 cpu.max: "150000 100000"
 std::optional<double> parse_cfs(std::string_view quota,
                                 std::string_view period);  // v1 cpu.cfs_{quota,period}_us
-// Path of the group in /proc/self/cgroup: for v2 ("0::/path") or for the v1 controller "cpu";
-// nothing where not listed.
-std::optional<std::string> parse_cgroup_path(std::string_view text, bool v2);
+// Path of the group in /proc/self/cgroup: for v2 ("0::/path") or for a v1 controller; nothing
+// where not listed.
+std::optional<std::string> parse_cgroup_path(std::string_view text, bool v2,
+                                             std::string_view controller = "cpu");
 
 }  // namespace lmn::parallel

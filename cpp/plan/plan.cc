@@ -100,7 +100,7 @@ class PlanImpl final : public Plan {
   Status read_bounds(const PlanOptions& options);
   Status check_kernels(const graph::Graph& graph);
   Status read_caches(const graph::Graph& graph);
-  Status allocate(const graph::Graph& graph);
+  Status allocate(const graph::Graph& graph, const PlanOptions& options);
   Status bind(Binder* binder);
   Status find_ports(const graph::Graph& graph);
   void find_barriers(const graph::Graph& graph, const std::vector<int>& kv_layer);
@@ -137,7 +137,8 @@ class PlanImpl final : public Plan {
     if (few != few_[symbol]) set_few(symbol, few);
   }
 
-  // Whether workers keep own copies of activations with so many rows: changes strides, barriers and shares.
+  // Whether workers keep own copies of activations with so many rows: changes strides, barriers and
+  // shares.
   void set_few(size_t symbol, bool few) {
     few_[symbol] = few;
     for (const StridePatch& patch : bound_.strides[symbol])
@@ -166,8 +167,9 @@ class PlanImpl final : public Plan {
   std::vector<Stage> stages_;
   std::array<int64_t, kSymbols.size()> values_{};
   std::array<bool, kSymbols.size()> few_{};
-  // For every regime (bit s: symbol s has few rows), before which stages the team waits. Regimes that differ only in
-  // symbols without own copies are not told apart, and share the vector of the regime without them.
+  // For every regime (bit s: symbol s has few rows), before which stages the team waits. Regimes
+  // that differ only in symbols without own copies are not told apart, and share the vector of the
+  // regime without them.
   std::array<std::vector<bool>, size_t{1} << kSymbols.size()> barriers_;
   std::vector<Port> inputs_, outputs_;
   std::vector<std::string> operands_;  // of every stage, for dump()
@@ -221,7 +223,7 @@ Status PlanImpl::read_caches(const graph::Graph& graph) {
   return {};
 }
 
-Status PlanImpl::allocate(const graph::Graph& graph) {
+Status PlanImpl::allocate(const graph::Graph& graph, const PlanOptions& options) {
   int64_t group = 1;
   for (const graph::Node& node : graph.nodes) {
     if (node.op != graph::Op::kAttention) continue;
@@ -230,8 +232,11 @@ Status PlanImpl::allocate(const graph::Graph& graph) {
   }
   scratch_bytes_ =
       align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group)));
-  Result<DeviceBlock> arena = DeviceBlock::create(
-      device_, static_cast<size_t>(layout_.arena_bytes + workers_ * scratch_bytes_));
+  const int64_t bytes = layout_.arena_bytes + workers_ * scratch_bytes_;
+  if (options.before_allocation) {
+    LMN_RETURN_IF_ERROR(options.before_allocation(weights_.bytes(), bytes));
+  }
+  Result<DeviceBlock> arena = DeviceBlock::create(device_, static_cast<size_t>(bytes));
   if (!arena.ok()) return std::move(arena).status().with_context("arena of intermediate values");
   arena_ = std::move(arena).value();
   return {};
@@ -305,7 +310,7 @@ Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team,
   const std::vector<int> kv_layer = kv_layers_of(graph);
   Binder binder(graph, layout_, kv_layer, &weights_, kv_.data());
   LMN_RETURN_IF_ERROR(binder.register_weights());
-  LMN_RETURN_IF_ERROR(allocate(graph));
+  LMN_RETURN_IF_ERROR(allocate(graph, options));
   LMN_RETURN_IF_ERROR(weights_.load(team, options));
   LMN_RETURN_IF_ERROR(bind(&binder));
   LMN_RETURN_IF_ERROR(find_ports(graph));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plan: a graph bound to one device. Building chooses kernels, packs weights into the layout they want, gives every
-// intermediate value a place in one arena, and flattens the graph to a list of stages. Running walks that list with a
-// thread team and allocates nothing.
+// Plan: a graph bound to one device. Building chooses kernels, packs weights into the layout they
+// want, gives every intermediate value a place in one arena, and flattens the graph to a list of
+// stages. Running walks that list with a thread team and allocates nothing.
 //
-// - After build() nothing points into the model file: weights, norms and biases live in device memory of the plan.
+// - After build() nothing points into the model file: weights, norms and biases live in device
+// memory of the plan.
 // - A plan is used by one thread at a time (the engine's), which is member 0 of the team.
 // - Inputs and outputs are written and read in place, in device memory that the host addresses.
 #pragma once
@@ -28,8 +29,9 @@
 
 namespace lmn::plan {
 
-// Up to so many rows, every worker quantises a Linear's input for itself instead of waiting at a barrier for its share:
-// a barrier costs about 1 us, normalising and quantising a row of 4096 about as much.
+// Up to so many rows, every worker quantises a Linear's input for itself instead of waiting at a
+// barrier for its share: a barrier costs about 1 us, normalising and quantising a row of 4096 about
+// as much.
 inline constexpr int64_t kReplicateRows = 4;
 
 struct PlanOptions {
@@ -39,7 +41,11 @@ struct PlanOptions {
   int64_t max_sequences = 0;           // "sequences"
   int64_t max_pages_per_sequence = 0;  // "pages": the row stride of block_tables
 
-  // Called before a tensor of the file is read: an error ends the build (the file changed). May be null.
+  // Called once with the bytes of packed weights and of the arena, before they are allocated: an
+  // error ends the build. May be null.
+  std::function<Status(int64_t packed, int64_t arena)> before_allocation;
+  // Called before a tensor of the file is read: an error ends the build (the file changed). May be
+  // null.
   std::function<Status(const TensorView& tensor)> before_read;
   // Called when the tensor is not needed any more: its pages may be dropped. May be null.
   std::function<void(const TensorView& tensor)> after_read;
@@ -57,8 +63,8 @@ struct ProfileEntry {
 
 class Plan {
  public:
-  // UNSUPPORTED names an operator the device lacks or a weight type it cannot read; OUT_OF_MEMORY what did not fit.
-  // The team packs weights; runs must use a team of the same size.
+  // UNSUPPORTED names an operator the device lacks or a weight type it cannot read; OUT_OF_MEMORY
+  // what did not fit. The team packs weights; runs must use a team of the same size.
   static Result<std::unique_ptr<Plan>> build(graph::Graph graph, Device& device,
                                              parallel::ThreadTeam& team,
                                              const PlanOptions& options);
@@ -66,8 +72,9 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Where the caller writes input `name` before run(): [rows of its bound, columns]. Null: no such input.
-  // block_tables has max_pages_per_sequence columns, whatever the step needs. Valid as long as the plan.
+  // Where the caller writes input `name` before run(): [rows of its bound, columns]. Null: no such
+  // input. block_tables has max_pages_per_sequence columns, whatever the step needs. Valid as long
+  // as the plan.
   template <typename T>
   T* input(std::string_view name) {
     static_assert(std::is_same_v<T, int32_t> || std::is_same_v<T, float>);
@@ -76,11 +83,12 @@ class Plan {
   // [rows, columns], valid until the next run. Null: no such output.
   virtual const float* output(std::string_view name) const = 0;
 
-  // Sets "tokens", "outputs" or "sequences" for the runs that follow, in [0, bound]: the caller's duty. Cheap when
-  // unchanged.
+  // Sets "tokens", "outputs" or "sequences" for the runs that follow, in [0, bound]: the caller's
+  // duty. Cheap when unchanged.
   virtual void set_symbol(std::string_view name, int64_t value) = 0;
 
-  // The caches of all layers, layer 0 first; copied. INVALID_ARGUMENT where they do not fit the model.
+  // The caches of all layers, layer 0 first; copied. INVALID_ARGUMENT where they do not fit the
+  // model.
   virtual Status bind_kv(std::span<const ops::KvLayer> layers) = 0;
 
   // One step. Inputs, symbols and caches are set. Allocates nothing.
@@ -94,7 +102,8 @@ class Plan {
       const = 0;                     // inputs, intermediate values, outputs, scratch of the workers
   virtual int barriers() const = 0;  // per run, with the symbols as they are set
 
-  // Per-stage times since set_profiling(true), which also clears them. Off by default, and then costs nothing.
+  // Per-stage times since set_profiling(true), which also clears them. Off by default, and then
+  // costs nothing.
   virtual void set_profiling(bool on) = 0;
   virtual std::vector<ProfileEntry> profile() const = 0;
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "fake_model.h"
@@ -175,7 +176,6 @@ TEST(stop_tokens_end_and_are_delivered) {
   const auto request = must_submit(*engine.engine, std::move(options));
   const Answer answer = collect(*request);
   EXPECT(answer.reason == FinishReason::kStopToken);
-  EXPECT_EQ(name(answer.reason), "stop");
   EXPECT_EQ(answer.stop_index, *first == all[12] ? 0 : 1);
   EXPECT(answer.tokens == std::vector<int32_t>(all.begin(), first + 1));
 }
@@ -205,6 +205,21 @@ TEST(logprobs_are_delivered_with_their_tokens) {
     if (chunk.finish_reason != FinishReason::kNone) break;
   }
   EXPECT_EQ(sequence.size(), size_t{15});
+}
+
+TEST(the_room_for_an_answer_is_what_context_and_cache_hold) {
+  FakeSetup setup;
+  setup.kv_tokens = 100;  // 128 in pages; the context is 256
+  FakeEngine engine(setup);
+  EXPECT_EQ(engine.engine->answer_limit(0, 28), int64_t{100});
+  EXPECT_EQ(engine.engine->answer_limit(0, 200), int64_t{-72});
+  EXPECT_EQ(engine.engine->answer_limit(7, 28), int64_t{7});
+  EXPECT_EQ(engine.engine->answer_limit(1000, 28), int64_t{228});  // which submit refuses
+  const auto prompt = some_prompt(28, 4);
+  const auto request = must_submit(*engine.engine, greedy(prompt, 0));
+  EXPECT_EQ(collect(*request).tokens.size(), size_t{100});
+  // Room is reserved at submit and touched as it fills: nothing may write to it before.
+  static_assert(std::is_trivially_default_constructible_v<TopLogprob>);
 }
 
 TEST(bad_requests_are_refused_with_their_figures) {
