@@ -190,16 +190,4 @@ void MappedFile::advise_dont_need(uint64_t offset, uint64_t length) const {
   if (first < last) ::madvise(data_ + first, last - first, MADV_DONTNEED);
 }
 
-void MappedFile::advise_will_need(uint64_t offset, uint64_t length) const {
-  if (mode_ == ReadMode::kCopy || offset >= size_) return;
-  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const uint64_t end = offset + std::min<uint64_t>(length, size_ - offset);
-  const uint64_t first = offset / page * page;
-  ::madvise(data_ + first, end - first, MADV_WILLNEED);
-}
-
-void MappedFile::advise_sequential() const {
-  if (mode_ != ReadMode::kCopy) ::madvise(data_, size_, MADV_SEQUENTIAL);
-}
-
 }  // namespace lmn::formats

@@ -52,12 +52,10 @@ class MappedFile {
   // IO when the file's size or modification time is no longer what it was at open. Always OK for kCopy.
   Status check_unchanged() const;
 
-  // Hints about bytes [offset, offset + length), clamped to the file; what can be read never changes, and refusals of
-  // the system are ignored. dont_need covers whole pages inside the range only and lets the system drop them (they
+  // A hint about bytes [offset, offset + length), clamped to the file; what can be read never changes, and refusals of
+  // the system are ignored. It covers whole pages inside the range only and lets the system drop them (they
   // are read again from the file if touched); for kCopy, whose bytes exist nowhere else, it does nothing.
   void advise_dont_need(uint64_t offset, uint64_t length) const;
-  void advise_will_need(uint64_t offset, uint64_t length) const;
-  void advise_sequential() const;
 
  private:
   MappedFile() = default;

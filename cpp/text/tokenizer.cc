@@ -259,22 +259,6 @@ TokenKind Tokenizer::kind(int32_t id) const {
 bool Tokenizer::is_end_of_generation(int32_t id) const {
   return std::binary_search(impl_->end_ids.begin(), impl_->end_ids.end(), id);
 }
-std::span<const int32_t> Tokenizer::end_of_generation_ids() const { return impl_->end_ids; }
-
-int32_t Tokenizer::find(std::string_view text) const {
-  if (impl_->byte_level) {
-    std::string bytes;
-    if (const int32_t id = impl_->specials.find(text); id >= 0) return id;
-    return append_unspelled(bytes, text) ? impl_->vocabulary.find(bytes) : -1;
-  }
-  if (const int byte = byte_of_token(text);
-      byte >= 0 && impl_->byte_ids[static_cast<size_t>(byte)] >= 0) {
-    return impl_->byte_ids[static_cast<size_t>(byte)];
-  }
-  const std::string bytes = replace_space_marks(text);
-  if (const int32_t id = impl_->specials.find(text); id >= 0) return id;
-  return impl_->vocabulary.find(bytes);
-}
 
 int32_t Tokenizer::vocab_size() const { return impl_->vocabulary.size(); }
 int32_t Tokenizer::bos_id() const { return impl_->bos_id; }

@@ -102,10 +102,6 @@ class Tokenizer {
   // text is one of the end-of-turn or end-of-text markers in use (kEndMarkers in tokenizer.cc).
   // False for ids outside the vocabulary.
   bool is_end_of_generation(int32_t id) const;
-  std::span<const int32_t> end_of_generation_ids() const;  // ascending
-
-  // Id of the token written `text` in the vocabulary file ("<|im_end|>", "Ġthe", "▁the"), or -1.
-  int32_t find(std::string_view text) const;
 
   int32_t vocab_size() const;
   int32_t bos_id() const;  // -1 = none, here and below

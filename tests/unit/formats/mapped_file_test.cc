@@ -70,12 +70,10 @@ TEST(advice_never_changes_the_bytes) {
   for (const ReadMode mode : kModes) {
     const auto file = MappedFile::open(path, mode);
     ASSERT_OK(file);
-    (*file)->advise_sequential();
     for (const uint64_t offset : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{5 * 4096 + 99},
                                   uint64_t{5 * 4096 + 100}, kHuge}) {
       for (const uint64_t length :
            {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{9000}, kHuge}) {
-        (*file)->advise_will_need(offset, length);
         (*file)->advise_dont_need(offset, length);
       }
     }
