@@ -28,6 +28,9 @@ py::object scalar(const lmn_value& value) {
 
 py::object value_of(const lmn_model* model, uint64_t index, const lmn_value& value) {
   if (value.kind != LMN_VALUE_ARRAY) return scalar(value);
+  if (value.array_kind == LMN_VALUE_ARRAY) {  // whose elements the library does not read
+    return py::str("[array of " + std::to_string(value.array_count) + " arrays]");
+  }
   py::list items;
   for (uint64_t i = 0; i < value.array_count; ++i) {
     auto element = sized<lmn_value>();

@@ -172,6 +172,40 @@ TEST(logprobs_and_logits_of_a_chunk_agree) {
   }
 }
 
+TEST(logits_with_a_cache_smaller_than_the_context) {
+  const Model model = open_model();
+  auto options = sized<lmn_engine_options>();
+  options.context_tokens = 256;
+  options.kv_tokens = 64;
+  lmn_engine* raw = nullptr;
+  CHECK_CALL(lmn_engine_create(model.get(), &options, &raw, err));
+  const Engine engine(raw);
+  const int32_t ids[] = {1, 2, 3, 4};
+  auto ask = sized<lmn_request_options>();
+  ask.prompt_ids = ids;
+  ask.prompt_id_count = 4;
+  ask.flags = LMN_REQUEST_LOGITS | LMN_REQUEST_IGNORE_EOS;
+  lmn_request* request = nullptr;  // max_tokens 0: as many as there is room for
+  CHECK_CALL(lmn_engine_submit(engine.get(), &ask, &request, err));
+  const Request held(request);
+  EXPECT_EQ(drain(request).ids.size(), size_t{60});
+  ask.max_tokens = 61;  // more than there is room for
+  lmn_request* refused = nullptr;
+  EXPECT_FAILURE(LMN_OUT_OF_MEMORY, "kv_tokens",
+                 lmn_engine_submit(engine.get(), &ask, &refused, err));
+}
+
+TEST(an_engine_that_no_memory_can_hold_is_refused_at_once) {
+  // 60 million tokens are 1.3 TiB here, which the system would lend until somebody writes there.
+  const Model model = open_model();
+  auto options = sized<lmn_engine_options>();
+  options.kv_tokens = 60'000'000;
+  lmn_engine* engine = nullptr;
+  for (const char* word : {"kv_tokens", "are available", "60000000 tokens"}) {
+    EXPECT_FAILURE(LMN_OUT_OF_MEMORY, word, lmn_engine_create(model.get(), &options, &engine, err));
+  }
+}
+
 TEST(generating_is_scoring) {
   const Model model = open_model();
   const Engine engine = create_engine(model.get());
@@ -231,7 +265,8 @@ TEST(a_score_is_stopped_by_its_progress) {
   options.progress = &StopAt::call;
   options.progress_user = &stop;
   DLManagedTensorVersioned* logits = nullptr;
-  EXPECT_FAILURE(LMN_CANCELLED, "progress", lmn_engine_score(engine.get(), &lent, &options, &logits, err));
+  EXPECT_FAILURE(LMN_CANCELLED, "progress",
+                 lmn_engine_score(engine.get(), &lent, &options, &logits, err));
   EXPECT(logits == nullptr);
   EXPECT_EQ(stop.calls, 1);
   EXPECT_EQ(stop.what, std::string("scoring"));
