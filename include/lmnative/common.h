@@ -23,6 +23,7 @@
  * - Pointers returned inside structs point into the object that was asked and live as long as its
  *   handle, unless the function says otherwise.
  * - The library never prints, exits, aborts, installs signal handlers or lets a C++ exception out.
+ *   A thread that pthread_cancel is asked of finishes the call it is in.
  */
 #ifndef LMNATIVE_COMMON_H_
 #define LMNATIVE_COMMON_H_

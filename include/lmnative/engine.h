@@ -71,7 +71,7 @@ typedef struct lmn_request_options {
   const int32_t *prompt_ids; /* tokens, used as they are */
   uint64_t prompt_id_count;
   uint32_t add_bos;    /* `prompt` text: LMN_DEFAULT, LMN_YES, LMN_NO */
-  uint32_t max_tokens; /* 0: as many as the context allows */
+  uint32_t max_tokens; /* 0: as many as context and KV cache hold */
   float temperature;   /* 0: greedy. Up to 100 */
   int32_t top_k;       /* keep the k likeliest; 0: all */
   float top_p;         /* keep the likeliest with this much probability, (0, 1]; 0: 1 */

@@ -409,7 +409,7 @@ class Prompt {
 
 // The fields of lmn_request_options, with their meanings and defaults.
 struct RequestOptions {
-  uint32_t max_tokens = 0;  // 0: as many as the context allows
+  uint32_t max_tokens = 0;  // 0: as many as context and KV cache hold
   float temperature = 0;    // 0: greedy
   int32_t top_k = 0;
   float top_p = 0;

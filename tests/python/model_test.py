@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import lmnative
 import pytest
 
@@ -38,6 +40,16 @@ def test_metadata(model):
     assert metadata.get("no.such.key") is None
     with pytest.raises(KeyError):
         metadata["no.such.key"]
+
+
+def test_arrays_of_arrays_are_named_not_read(tmp_path):
+    def array(type, items):
+        return struct.pack("<IQ", type, len(items)) + b"".join(items)
+
+    nested = array(9, [array(0, [b"\7"]), array(0, [b"\1", b"\2"])])  # [[7], [1, 2]] of u8
+    path = tmp_path / "nested.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"k" + struct.pack("<I", 9) + nested)
+    assert lmnative.Model(path).metadata["k"] == "[array of 2 arrays]"
 
 
 def test_tensors(model):
