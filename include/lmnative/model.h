@@ -4,8 +4,8 @@
  * specification), single or split. Opening reads the directory only; an engine (engine.h) packs the
  * weights.
  *
- * An lmn_model is immutable: any number of threads may use one. A child process after fork may go on
- * using an inherited one; where another thread was building something of it at the moment of the
+ * An lmn_model is immutable: any number of threads may use one. A child process after fork may go
+ * on using an inherited one; where another thread was building something of it at the moment of the
  * fork, the call gets LMN_CLOSED, and opening the model anew in the child works.
  */
 #ifndef LMNATIVE_MODEL_H_
