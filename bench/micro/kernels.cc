@@ -109,16 +109,15 @@ struct Shape2 {
 };
 
 void bench_linear(Bench& b, DType type, DType input, Shape2 shape) {
+  const std::string name = std::string(info(type).name) + " " + std::string(info(input).name) + " k=" +
+                           std::to_string(shape.k) + " n=" + std::to_string(shape.n);
+  if (name.find(b.word) == std::string::npos) return;
   const KernelTable& kernels = b.kernels();
   const std::vector<std::byte> weights = random_weights(type, shape.n, shape.k);
   const TensorView piece{type, Shape{shape.n, shape.k}, weights.data()};
   const ops::PackRequest request{std::span(&piece, 1), input, false};
   const Result<ops::PackedMatrix> plan = kernels.plan_pack(request);
   if (!plan.ok()) return;
-  const std::string name = std::string(info(type).name) + " " + std::string(info(input).name) + " k=" +
-                           std::to_string(shape.k) + " n=" + std::to_string(shape.n);
-  if (name.find(b.word) == std::string::npos) return;
-
   constexpr int64_t kCold = 160 << 20, kMostRows = 512;
   const int64_t copies = std::max<int64_t>(1, kCold / plan->bytes);
   std::vector<ops::PackedMatrix> matrices(static_cast<size_t>(copies), *plan);
@@ -194,16 +193,15 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   const int64_t bytes = pages * kPage * s.kv_heads * s.head_dim * element;  // of K, and of V
   const int64_t layers = s.rows == 1 ? std::max<int64_t>(1, (160 << 20) / (2 * bytes)) : 1;
   std::vector<ops::KvLayer> kv;
+  std::byte* memory = b.allocate(2 * bytes * layers);  // one region, as an engine has
   for (int64_t l = 0; l < layers; ++l) {
-    kv.push_back({b.allocate(bytes), b.allocate(bytes), dtype, kPage, static_cast<int32_t>(s.kv_heads),
+    kv.push_back({memory + 2 * bytes * l, memory + 2 * bytes * l + bytes, dtype, kPage, static_cast<int32_t>(s.kv_heads),
                   static_cast<int32_t>(s.head_dim)});
-    for (std::byte* p : {kv.back().k, kv.back().v}) {
-      for (int64_t i = 0; i < bytes / element; ++i) {
-        const float value = random_float();
-        const uint16_t half = f32_to_f16(value);
-        std::memcpy(p + i * element, element == 2 ? static_cast<const void*>(&half) : &value, static_cast<size_t>(element));
-      }
-    }
+  }
+  for (int64_t i = 0; i < 2 * bytes * layers / element; ++i) {
+    const float value = random_float();
+    const uint16_t half = f32_to_f16(value);
+    std::memcpy(memory + i * element, element == 2 ? static_cast<const void*>(&half) : &value, static_cast<size_t>(element));
   }
   std::vector<float> q(static_cast<size_t>(s.rows * s.heads * s.head_dim)), y(q.size());
   for (float& v : q) v = random_float();
@@ -223,10 +221,7 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   const double flops = 4.0 * tokens * static_cast<double>(s.heads * s.head_dim * layers);
   std::printf("%s: %8.1f us a layer, %5.1f GB/s of KV, %5.1f GFLOP/s\n", name.c_str(), seconds / static_cast<double>(layers) * 1e6,
               2.0 * static_cast<double>(bytes * layers) / seconds * 1e-9, flops / seconds * 1e-9);
-  for (const ops::KvLayer& layer : kv) {
-    b.device->release(layer.k, 0);
-    b.device->release(layer.v, 0);
-  }
+  b.device->release(memory, 0);
 }
 
 }  // namespace
@@ -259,6 +254,7 @@ int main(int argc, char** argv) {
   }
   for (DType dtype : {DType::kF16, DType::kF32}) {
     for (int64_t context : {512, 4096}) bench_attention(b, dtype, {9, 3, 64, context, 1});
+    bench_attention(b, dtype, {9, 3, 64, 512, 2});
     bench_attention(b, dtype, {9, 3, 64, 512, 512});
     bench_attention(b, dtype, {9, 3, 64, 4096, 512});
   }

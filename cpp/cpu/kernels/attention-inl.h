@@ -10,26 +10,22 @@
 // has the same bits whatever else is in the call, and nothing that a page holds past its tokens can reach a result.
 
 constexpr int64_t kChunkTokens = 32;
-constexpr int64_t kTileQueries = 48;    // of a tile: their sums and probabilities stay in the second-level cache's front
-constexpr int64_t kConvertQueries = 12; // from so many on, a chunk is converted to float32 once instead of for each group
+constexpr int64_t kTileQueries = 48;  // of a tile: what they need beside a chunk fills one to two first-level caches
 constexpr int kValueVectors = 4;
 
 // Scratch of one worker, in floats.
 struct AttentionScratch {
   int64_t width;  // head_dim, a whole number of vectors
-  float* q;       // [queries, width], times `scale`
-  float* acc;     // [queries, width]
-  float* scores;  // [queries, kChunkTokens]
-  float* totals;  // [queries, kLanes]
-  float* largest; // [queries]
-  float* keys;    // [head_dim, kChunkTokens]
-  float* values;  // [kChunkTokens, width]
+  float* q;        // [queries, width], times `scale`
+  float* acc;      // [queries, width]
+  float* scores;   // [queries, kChunkTokens]
+  float* totals;   // [queries, kLanes]
+  float* largest;  // [queries]
 
   static int64_t queries_of(int64_t group) { return group > kTileQueries ? group : kTileQueries; }
   static int64_t width_of(int64_t head_dim) { return (head_dim + kLanes - 1) / kLanes * kLanes; }
   static int64_t floats(int64_t head_dim, int64_t group) {
-    const int64_t width = width_of(head_dim);
-    return queries_of(group) * (2 * width + kChunkTokens + kLanes + kLanes) + 2 * kChunkTokens * width;
+    return queries_of(group) * (2 * width_of(head_dim) + kChunkTokens + kLanes + 1);
   }
   AttentionScratch(std::byte* base, int64_t head_dim, int64_t group) : width(width_of(head_dim)) {
     const int64_t queries = queries_of(group);
@@ -37,9 +33,7 @@ struct AttentionScratch {
     acc = q + queries * width;
     scores = acc + queries * width;
     totals = scores + queries * kChunkTokens;
-    keys = totals + queries * kLanes;
-    values = keys + kChunkTokens * width;
-    largest = values + kChunkTokens * width;
+    largest = totals + queries * kLanes;
   }
 };
 
@@ -75,15 +69,16 @@ LMN_INLINE void score_group(const float* q, int64_t width, int64_t head_dim, con
     for (int v = 0; v < kVectors; ++v) sum[i][v] = zero();
   }
   for (int64_t d = 0; d < head_dim; ++d) {
-    F k[kVectors];
     LMN_UNROLL
-    for (int v = 0; v < kVectors; ++v) k[v] = load_kv<kType>(keys + v * kLanes * kElementBytes<kType>);
-    prefetch(next);
+    for (int i = 0; i < kVectors * kLanes * kElementBytes<kType>; i += 64) prefetch(next + i);
+    F b[kQueries];  // these stay in registers and keys pass through one: 12 + 3 + 1 of 16
     LMN_UNROLL
-    for (int i = 0; i < kQueries; ++i) {
-      const F b = load1(q + i * width + d);
+    for (int i = 0; i < kQueries; ++i) b[i] = load1(q + i * width + d);
+    LMN_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const F k = load_kv<kType>(keys + v * kLanes * kElementBytes<kType>);
       LMN_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(b, k[v], sum[i][v]);
+      for (int i = 0; i < kQueries; ++i) sum[i][v] = fma(b[i], k, sum[i][v]);
     }
     keys += key_stride;
     next += key_stride;
@@ -97,8 +92,8 @@ LMN_INLINE void score_group(const float* q, int64_t width, int64_t head_dim, con
 
 // Any number of queries, in groups of at most kQueries.
 template <DType kType, int kVectors, int kQueries = kAttentionQueries>
-LMN_INLINE void score_queries(const float* q, int64_t width, int64_t head_dim, const std::byte* keys,
-                              const std::byte* next, int64_t key_stride, float* scores, int64_t queries) {
+LMN_NOINLINE void score_queries(const float* q, int64_t width, int64_t head_dim, const std::byte* keys,
+                                const std::byte* next, int64_t key_stride, float* scores, int64_t queries) {
   for (; queries >= kQueries; queries -= kQueries) {
     score_group<kType, kVectors, kQueries>(q, width, head_dim, keys, next, key_stride, scores);
     q += kQueries * width;
@@ -106,6 +101,7 @@ LMN_INLINE void score_queries(const float* q, int64_t width, int64_t head_dim, c
     next = keys;
   }
   if constexpr (kQueries > 1) {
+    if (queries == 0) return;
     score_queries<kType, kVectors, kQueries - 1>(q, width, head_dim, keys, next, key_stride, scores, queries);
   }
 }
@@ -121,18 +117,17 @@ LMN_INLINE void value_group(const float* p, const std::byte* values, const std::
     for (int v = 0; v < kVectors; ++v) sum[i][v] = load(acc + i * width + v * kLanes);
   }
   for (int64_t t = 0; t < tokens; ++t) {
-    F x[kVectors];
+    LMN_UNROLL
+    for (int i = 0; i < kVectors * kLanes * kElementBytes<kType>; i += 64) prefetch(next + i);
+    F b[kQueries];
+    LMN_UNROLL
+    for (int i = 0; i < kQueries; ++i) b[i] = load1(p + i * kChunkTokens + t);
     LMN_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::byte* at = values + v * kLanes * kElementBytes<kType>;
-      x[v] = kVectors > 1 || valid >= kLanes ? load_kv<kType>(at) : load_kv_n<kType>(at, valid);
-    }
-    prefetch(next);
-    LMN_UNROLL
-    for (int i = 0; i < kQueries; ++i) {
-      const F b = load1(p + i * kChunkTokens + t);
+      const F x = kVectors > 1 || valid >= kLanes ? load_kv<kType>(at) : load_kv_n<kType>(at, valid);
       LMN_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(b, x[v], sum[i][v]);
+      for (int i = 0; i < kQueries; ++i) sum[i][v] = fma(b[i], x, sum[i][v]);
     }
     values += value_stride;
     next += value_stride;
@@ -160,7 +155,7 @@ LMN_INLINE void value_group_all(const float* p, const std::byte* values, const s
 }
 
 template <DType kType, int kQueries = kAttentionQueries>
-LMN_INLINE void value_queries(const float* p, const std::byte* values, const std::byte* next, int64_t value_stride,
+LMN_NOINLINE void value_queries(const float* p, const std::byte* values, const std::byte* next, int64_t value_stride,
                               int64_t tokens, int64_t head_dim, float* acc, int64_t width, int64_t queries) {
   for (; queries >= kQueries; queries -= kQueries) {
     value_group_all<kType, kQueries>(p, values, next, value_stride, tokens, head_dim, acc, width);
@@ -169,17 +164,22 @@ LMN_INLINE void value_queries(const float* p, const std::byte* values, const std
     next = values;
   }
   if constexpr (kQueries > 1) {
+    if (queries == 0) return;
     value_queries<kType, kQueries - 1>(p, values, next, value_stride, tokens, head_dim, acc, width, queries);
   }
 }
 
 // Turns one query's scores of a chunk into probabilities relative to its largest score so far; sums made under an older
 // largest score are scaled down first. Tokens from `visible` on count as if they were not there.
-LMN_INLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, float* largest, float* totals, float* acc,
-                             int64_t width) {
+template <bool kWhole>
+LMN_INLINE void softmax_scores(float* scores, int64_t chunk, int64_t visible, float* largest, float* totals, float* acc,
+                               int64_t width) {
   const F nothing = set1(-__builtin_inff());
   F top = nothing;
-  for (int64_t i = 0; i < chunk; i += kLanes) top = max(top, keep_n(load(scores + i), nothing, visible - i));
+  for (int64_t i = 0; i < chunk; i += kLanes) {
+    const F x = load(scores + i);
+    top = max(top, kWhole ? x : keep_n(x, nothing, visible - i));
+  }
   const float chunk_largest = reduce_max(top);
   if (chunk_largest > *largest) {
     const F factor = exponential(set1(*largest - chunk_largest));
@@ -190,24 +190,20 @@ LMN_INLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, floa
   const F base = set1(*largest);
   F total = load(totals);
   for (int64_t i = 0; i < chunk; i += kLanes) {
-    const F p = keep_n(exponential(sub(load(scores + i), base)), zero(), visible - i);
+    const F e = exponential(sub(load(scores + i), base));
+    const F p = kWhole ? e : keep_n(e, zero(), visible - i);
     total = add(total, p);
     store(scores + i, p);
   }
   store(totals, total);
 }
 
-// `rows` runs of `count` elements to float32, for reuse by many queries.
-template <DType kType>
-LMN_INLINE void convert(const std::byte* x, int64_t x_stride, int64_t rows, int64_t count, float* y, int64_t y_stride) {
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      store(y + r * y_stride + i, load_kv<kType>(x + r * x_stride + i * kElementBytes<kType>));
-    }
-    if (i < count) {
-      store(y + r * y_stride + i, load_kv_n<kType>(x + r * x_stride + i * kElementBytes<kType>, count - i));
-    }
+LMN_NOINLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, float* largest, float* totals, float* acc,
+                               int64_t width) {
+  if (visible >= chunk) {
+    softmax_scores<true>(scores, chunk, visible, largest, totals, acc, width);
+  } else {
+    softmax_scores<false>(scores, chunk, visible, largest, totals, acc, width);
   }
 }
 
@@ -247,35 +243,18 @@ void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t
     while (positions[first_row] < begin) ++first_row;
     int64_t whole_row = first_row;  // rows from it on see the whole chunk
     while (whole_row < rows && positions[whole_row] < begin + kChunk - 1) ++whole_row;
-    const int64_t first = first_row * heads, whole = whole_row * heads, count = queries - first;
+    const int64_t first = first_row * heads, whole = whole_row * heads;
 
-    const bool convert_once = kType == DType::kF16 && count >= kConvertQueries;
-    if (convert_once) {
-      convert<kType>(keys, key_stride, head_dim, kChunk, s.keys, kChunk);
-      convert<kType>(values, value_stride, kChunk, head_dim, s.values, width);
-    }
-    const std::byte* keys32 = reinterpret_cast<const std::byte*>(s.keys);
-    const std::byte* values32 = reinterpret_cast<const std::byte*>(s.values);
-    if (convert_once) {
-      score_queries<DType::kF32, kChunk / kLanes>(s.q + first * width, width, head_dim, keys32, keys32, kChunk * 4,
-                                                  s.scores + first * kChunkTokens, count);
-    } else {
-      score_queries<kType, kChunk / kLanes>(s.q + first * width, width, head_dim, keys, next_keys, key_stride,
-                                            s.scores + first * kChunkTokens, count);
-    }
+    score_queries<kType, kChunk / kLanes>(s.q + first * width, width, head_dim, keys, next_keys, key_stride,
+                                          s.scores + first * kChunkTokens, queries - first);
     for (int64_t i = first; i < queries; ++i) {
       const int64_t visible = positions[i / heads] - begin + 1;
       softmax_step(s.scores + i * kChunkTokens, kChunk, visible, s.largest + i, s.totals + i * kLanes, s.acc + i * width,
                    width);
     }
     const auto add_values = [&](int64_t i, int64_t n, int64_t tokens) {
-      if (convert_once) {
-        value_queries<DType::kF32>(s.scores + i * kChunkTokens, values32, values32, width * 4, tokens, head_dim,
-                                   s.acc + i * width, width, n);
-      } else {
-        value_queries<kType>(s.scores + i * kChunkTokens, values, next_values, value_stride, tokens, head_dim,
-                             s.acc + i * width, width, n);
-      }
+      value_queries<kType>(s.scores + i * kChunkTokens, values, next_values, value_stride, tokens, head_dim,
+                           s.acc + i * width, width, n);
     };
     for (int64_t r = first_row; r < whole_row; ++r) add_values(r * heads, heads, positions[r] - begin + 1);
     if (whole < queries) add_values(whole, queries - whole, kChunk);

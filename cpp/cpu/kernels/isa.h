@@ -5,7 +5,7 @@
 //
 // The fence (DESIGN section 6): files compiled with flags of a newer chip include intrinsics and plain-data headers like
 // this one only, and keep everything in unnamed namespaces, so that no inline function compiled for that chip can be
-// picked by the linker for the common path. tests/unit/cpu/fence_test.cc checks their objects.
+// picked by the linker for the common path. cmake/check_fence.cmake checks their objects.
 #pragma once
 
 #include <cstddef>

@@ -14,6 +14,7 @@
 #include "cpu/panel_layout.h"
 
 #define LMN_INLINE inline __attribute__((always_inline))
+#define LMN_NOINLINE __attribute__((noinline))
 #if defined(LMN_NO_UNROLL)
 #define LMN_UNROLL
 #elif defined(__clang__)

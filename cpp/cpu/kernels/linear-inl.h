@@ -13,12 +13,6 @@ LMN_INLINE int64_t panel_group(int64_t panel_size) {  // even, so that gate and 
   return panels < 8 ? 8 : panels;
 }
 
-// Rows of the next tile: `left` rows are shared out evenly over as few tiles as possible (9 rows are 5 and 4, not 8 and 1).
-LMN_INLINE int64_t tile_rows(int64_t left, int64_t most) {
-  const int64_t tiles = (left + most - 1) / most;
-  return (left + tiles - 1) / tiles;
-}
-
 // Rows of a tile, three to a base pointer: x86 addresses base, base + stride and base + 2 stride without arithmetic.
 template <int kRows>
 struct RowPointers {
@@ -37,27 +31,38 @@ struct RowPointers {
   }
 };
 
-// One vector of outputs of one row, or of a gate and its up panel: bias, activation, residual.
-LMN_INLINE void write_outputs(const LinearTask& t, int64_t row, int64_t channel, F value) {
+// Writes one vector of outputs for each of `rows` rows, `stride` vectors apart: bias and residual added. A function of its
+// own, so that it exists once.
+LMN_NOINLINE void write_outputs(const LinearTask& t, int64_t row, int64_t rows, int64_t channel, const F* values,
+                                int64_t stride) {
   const int64_t valid = t.channels - channel;
-  const int64_t at = row * t.y_stride + channel;
-  if (valid >= kLanes) {
-    if (t.bias != nullptr) value = add(value, load(t.bias + channel));
-    if (t.residual != nullptr) value = add(value, load(t.residual + at));
-    store(t.y + at, value);
-  } else if (valid > 0) {
-    if (t.bias != nullptr) value = add(value, load_n(t.bias + channel, valid));
+  if (valid <= 0) return;
+  const F bias = t.bias == nullptr ? zero() : load_n(t.bias + channel, valid);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (row + r) * t.y_stride + channel;
+    F value = values[r * stride];
+    if (t.bias != nullptr) value = add(value, bias);
     if (t.residual != nullptr) value = add(value, load_n(t.residual + at, valid));
     store_n(t.y + at, value, valid);
   }
 }
-LMN_INLINE void write_gated(const LinearTask& t, int64_t row, int64_t channel, F gate, F up) {
+
+// The same for a gate panel and its up panel: silu(gate) * up.
+LMN_NOINLINE void write_gated(const LinearTask& t, int64_t row, int64_t rows, int64_t channel, const F* gates,
+                              const F* ups, int64_t stride) {
   const int64_t valid = t.channels - channel;
   if (valid <= 0) return;
-  const int64_t at = row * t.y_stride + channel;
-  if (t.bias != nullptr) gate = add(gate, load_n(t.bias + channel, valid));
-  if (t.bias_up != nullptr) up = add(up, load_n(t.bias_up + channel, valid));
-  F value = mul(silu(gate), up);
-  if (t.residual != nullptr) value = add(value, load_n(t.residual + at, valid));
-  store_n(t.y + at, value, valid);
+  const F gate_bias = t.bias == nullptr ? zero() : load_n(t.bias + channel, valid);
+  const F up_bias = t.bias == nullptr ? zero() : load_n(t.bias_up + channel, valid);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (row + r) * t.y_stride + channel;
+    F gate = gates[r * stride], up = ups[r * stride];
+    if (t.bias != nullptr) {
+      gate = add(gate, gate_bias);
+      up = add(up, up_bias);
+    }
+    F value = mul(silu(gate), up);
+    if (t.residual != nullptr) value = add(value, load_n(t.residual + at, valid));
+    store_n(t.y + at, value, valid);
+  }
 }

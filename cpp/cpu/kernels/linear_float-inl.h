@@ -58,23 +58,19 @@ LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t c
 template <DType kType, int kRows, int kPanels>
 void float_panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_t begin, int64_t end) {
   const std::byte* x = t.x + row * t.x_row_bytes;
-  F gate[kRows][2];
-  for (int r = 0; r < kRows; ++r) gate[r][0] = gate[r][1] = zero();
+  F sums[2][kRows][kPanels][2];  // of some panels; or, where panels are taken singly, of a gate and its up panel
   for (int64_t p = begin; p < end; p += kPanels) {
-    F acc[kRows][kPanels][2];
-    float_tile<kType, kRows, kPanels>(t.panels + p * panel_size, panel_size, t.columns, x, t.x_row_bytes, acc);
-    for (int i = 0; i < kPanels; ++i) {
-      for (int r = 0; r < kRows; ++r) {
-        for (int half = 0; half < 2; ++half) {
-          const F value = acc[r][i][half];
-          const int64_t within = half * kLanes;
-          if (!t.gated) {
-            write_outputs(t, row + r, (p + i) * kFloatLanes + within, value);
-          } else if ((p + i) % 2 == 0) {
-            gate[r][half] = value;
-          } else {
-            write_gated(t, row + r, (p + i) / 2 * kFloatLanes + within, gate[r][half], value);
-          }
+    const int64_t second = t.gated && kPanels == 1 ? p % 2 : 0;
+    float_tile<kType, kRows, kPanels>(t.panels + p * panel_size, panel_size, t.columns, x, t.x_row_bytes, sums[second]);
+    for (int64_t half = 0; half < 2; ++half) {
+      for (int64_t i = 0; i < kPanels; ++i) {
+        const int64_t panel = p + i;
+        const F* values = &sums[second][0][i][half];
+        if (!t.gated) {
+          write_outputs(t, row, kRows, panel * kFloatLanes + half * kLanes, values, 2 * kPanels);
+        } else if ((kPanels == 1 ? panel : i) % 2 == 1) {
+          const F* gates = kPanels == 1 ? &sums[0][0][0][half] : &sums[0][0][i - 1][half];
+          write_gated(t, row, kRows, panel / 2 * kFloatLanes + half * kLanes, gates, values, 2 * kPanels);
         }
       }
     }
@@ -101,7 +97,8 @@ void linear_float_type(const LinearTask& t) {
   for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += group) {
     const int64_t end = begin + group < t.panel_end ? begin + group : t.panel_end;
     for (int64_t row = 0; row < t.rows;) {
-      const int64_t rows = tile_rows(t.rows - row, kMaxFloatTileRows);
+      const int64_t left = t.rows - row, tiles = (left + kMaxFloatTileRows - 1) / kMaxFloatTileRows;
+      const int64_t rows = (left + tiles - 1) / tiles;  // evenly: 7 rows are 4 and 3
       float_panels_by_any_rows<kType, kMaxFloatTileRows>(t, panel_size, rows, row, begin, end);
       row += rows;
     }

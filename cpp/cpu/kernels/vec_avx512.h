@@ -3,7 +3,7 @@
 // The vector types and operations of AVX-512 (F, BW, DQ, VL) with VNNI. Names are explained in vec_avx2.h.
 
 constexpr int kLanes = 16;
-constexpr int kMaxTileRows = 8;       // 8 integer sums, 8 float ones, 4 weights: all in registers
+constexpr bool kTallTile = true;       // 8 rows: 8 integer sums, 8 float ones, 4 weights
 constexpr int kMaxFloatTileRows = 8;  // 16 sums
 constexpr int kAttentionQueries = 6;  // by 4 vectors: 24 sums
 
@@ -103,7 +103,7 @@ LMN_INLINE I broadcast4(const std::byte* p) {
   __builtin_memcpy(&dword, p, sizeof dword);
   return _mm512_set1_epi32(dword);
 }
-LMN_INLINE void prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+LMN_INLINE void prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
 struct Bytes {  // operands of 4 unsigned bytes a lane
   using Weights = I;

@@ -4,7 +4,7 @@
 // packed layout as AVX2, for machines without it and as the second opinion in tests. Names are explained in vec_avx2.h.
 
 constexpr int kLanes = 8;
-constexpr int kMaxTileRows = 2;
+constexpr bool kTallTile = false;
 constexpr int kMaxFloatTileRows = 2;
 constexpr int kAttentionQueries = 2;
 

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The fence around kernels of newer instruction sets (cpp/cpu/kernels/isa.h): an object compiled with such flags defines one
+# global symbol, its table, and no weak one, so that the linker can never take an inline function from it.
+# Usage: cmake -DNM=nm -DOBJECTS="a.o;b.o" -P check_fence.cmake
+set(checked 0)
+foreach(object IN LISTS OBJECTS)
+  if(NOT object MATCHES "kernels/(avx2|avx512)\\.cc")
+    continue()
+  endif()
+  set(set ${CMAKE_MATCH_1})
+  execute_process(COMMAND ${NM} --defined-only ${object} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" ";" symbols "${symbols}")
+  set(global "")
+  foreach(line IN LISTS symbols)
+    if(line MATCHES "^[0-9a-f]+ ([WwVvuiA-Z]) (.*)$")
+      list(APPEND global "${CMAKE_MATCH_1} ${CMAKE_MATCH_2}")
+    endif()
+  endforeach()
+  list(FILTER global EXCLUDE REGEX "__odr_asan|DW\\.ref\\.")  # what sanitizers add
+  string(LENGTH "${set}" length)
+  if(NOT global MATCHES "^[BDR] _ZN3lmn3cpu${length}${set}8kKernelsE$")
+    message(FATAL_ERROR "${object}: defines global or weak symbols beside its table: ${global}")
+  endif()
+  math(EXPR checked "${checked} + 1")
+endforeach()
+message(STATUS "${checked} objects checked")
