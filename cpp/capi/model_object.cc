@@ -14,7 +14,7 @@ namespace {
 
 // How long a forked child tries for a lock, whose holder may be another thread of its own: longer
 // than building a tokenizer takes.
-constexpr std::chrono::milliseconds kForkedWait{5000}, kForkedPause{5};
+constexpr std::chrono::milliseconds kForkedWait{1000}, kForkedPause{5};
 
 ModelSummary summarize(const formats::GgufModel& file) {
   ModelSummary out;
