@@ -5,7 +5,7 @@
 // stages. Running walks that list with a thread team and allocates nothing.
 //
 // - After build() nothing points into the model file: weights, norms and biases live in device
-// memory of the plan.
+//   memory of the plan.
 // - A plan is used by one thread at a time (the engine's), which is member 0 of the team.
 // - Inputs and outputs are written and read in place, in device memory that the host addresses.
 #pragma once
@@ -57,7 +57,7 @@ struct ProfileEntry {
   std::string_view op;    // of ops.def
   std::string_view name;  // of the node ("blk.0.attn_qkv"); both live as long as the plan
   int64_t calls = 0;
-  // as member 0 sees it: its part of the kernel, and the wait at the barrier that follows
+  // As member 0 sees it: its part of the kernel, and the wait at the barrier that follows.
   int64_t nanoseconds = 0;
 };
 
@@ -97,10 +97,12 @@ class Plan {
   virtual int32_t kv_layers() const = 0;
   virtual int32_t kv_heads() const = 0;  // 0 without KV caches
   virtual int32_t head_dim() const = 0;
-  virtual int64_t packed_bytes() const = 0;  // weights in kernel layout, norms, biases
-  virtual int64_t arena_bytes()
-      const = 0;                     // inputs, intermediate values, outputs, scratch of the workers
-  virtual int barriers() const = 0;  // per run, with the symbols as they are set
+  // Weights in kernel layout, norms, biases.
+  virtual int64_t packed_bytes() const = 0;
+  // Inputs, intermediate values, outputs, scratch of the workers.
+  virtual int64_t arena_bytes() const = 0;
+  // Per run, with the symbols as they are set.
+  virtual int barriers() const = 0;
 
   // Per-stage times since set_profiling(true), which also clears them. Off by default, and then
   // costs nothing.

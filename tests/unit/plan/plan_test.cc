@@ -181,6 +181,29 @@ TEST(a_file_that_changed_ends_the_build) {
   EXPECT_EQ(device.allocated, size_t{0});
 }
 
+TEST(memory_can_be_refused_before_it_is_asked_for) {
+  File file;
+  HostDevice device;
+  auto team = make_team(1);
+  plan::PlanOptions options = plan_options(8);
+  int64_t packed = 0, arena = 0;
+  options.before_allocation = [&](int64_t p, int64_t a) {
+    EXPECT_EQ(device.allocated, size_t{0});
+    packed = p;
+    arena = a;
+    return Status();
+  };
+  {
+    auto plan = make_plan(small_graph(&file), device, *team, options);
+    EXPECT_EQ(packed, plan->packed_bytes());
+    EXPECT_EQ(arena, plan->arena_bytes());
+  }
+  options.before_allocation = [](int64_t, int64_t) { return error(Code::kOutOfMemory, "too much"); };
+  device.limit = 0;  // an allocation would fail with another message
+  expect_error(plan::Plan::build(small_graph(&file), device, *team, options), Code::kOutOfMemory,
+               "too much");
+}
+
 TEST(a_missing_kernel_is_named_with_the_device) {
   File file;
   ops::KernelTable table = ops::reference_kernels();
