@@ -260,7 +260,7 @@ TEST(a_score_is_stopped_by_its_progress) {
   lent.dl_tensor.shape = &size;
   lent.dl_tensor.data = ids.data();
   const uint64_t requests_before = memory_of(engine.get(), "requests").current;
-  StopAt stop{0};
+  StopAt stop{.tokens = 0, .what = {}};
   auto options = sized<lmn_score_options>();
   options.progress = &StopAt::call;
   options.progress_user = &stop;
@@ -278,7 +278,7 @@ TEST(a_score_is_stopped_by_its_progress) {
   EXPECT_EQ(memory_of(engine.get(), "requests").current, requests_before);
   EXPECT(memory_of(engine.get(), "requests").peak >= 1500ull * 49152 * sizeof(float));
   // Whoever lets it go on sees the end.
-  StopAt watch{UINT64_MAX};
+  StopAt watch{.tokens = UINT64_MAX, .what = {}};
   options.progress_user = &watch;
   size = 20;
   CHECK_CALL(lmn_engine_score(engine.get(), &lent, &options, &logits, err));
