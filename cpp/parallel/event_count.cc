@@ -21,19 +21,18 @@ constexpr int kPausesPerClockRead = 32;
 
 }  // namespace
 
-uint32_t EventCount::wait_slowly(uint32_t seen, int64_t spin_ns, int64_t deadline_ns) {
-  if (spin_ns > 0) {
-    const int64_t start = now_ns();
-    const int64_t spin_end = deadline_ns - start < spin_ns ? deadline_ns : start + spin_ns;
-    do {
-      for (int i = 0; i < kPausesPerClockRead; ++i) {
-        const uint32_t now = value();
-        if (now != seen) return now;
-        cpu_pause();
-      }
-    } while (now_ns() < spin_end);
-  }
-  return park(seen, deadline_ns);
+uint32_t EventCount::spin(uint32_t seen, int64_t spin_ns, int64_t deadline_ns) const {
+  if (spin_ns <= 0) return value();
+  const int64_t start = now_ns();
+  const int64_t end = deadline_ns - start < spin_ns ? deadline_ns : start + spin_ns;
+  do {
+    for (int i = 0; i < kPausesPerClockRead; ++i) {
+      const uint32_t now = value();
+      if (now != seen) return now;
+      cpu_pause();
+    }
+  } while (now_ns() < end);
+  return seen;
 }
 
 uint32_t EventCount::park(uint32_t seen, int64_t deadline_ns) {
@@ -50,8 +49,8 @@ uint32_t EventCount::park(uint32_t seen, int64_t deadline_ns) {
     syscall(SYS_futex, &count_, FUTEX_WAIT_BITSET_PRIVATE, seen,
             deadline_ns == kNoDeadline ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
   }
-  sleepers_.fetch_sub(
-      1, std::memory_order_relaxed);  // a notifier that still sees this sleeper makes one vain call
+  // Relaxed: a notifier that still sees this sleeper makes one vain call.
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
   return now;
 }
 

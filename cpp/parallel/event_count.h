@@ -44,14 +44,16 @@ class EventCount {
   // Returns the value once it is not `seen`, or `seen` when the deadline (clock of now_ns();
   // kNoDeadline) has passed. Spins for at most spin_ns first; <= 0 does not spin.
   uint32_t wait(uint32_t seen, int64_t spin_ns, int64_t deadline_ns = kNoDeadline) {
-    const uint32_t now = value();
-    if (now != seen) return now;
-    return wait_slowly(seen, spin_ns, deadline_ns);
+    uint32_t now = value();
+    if (now == seen) now = spin(seen, spin_ns, deadline_ns);
+    if (now == seen) now = park(seen, deadline_ns);
+    return now;
   }
+  // The two halves of wait(). Each returns the value, or `seen` when its time is over.
+  uint32_t spin(uint32_t seen, int64_t spin_ns, int64_t deadline_ns = kNoDeadline) const;
+  uint32_t park(uint32_t seen, int64_t deadline_ns = kNoDeadline);
 
  private:
-  uint32_t wait_slowly(uint32_t seen, int64_t spin_ns, int64_t deadline_ns);
-  uint32_t park(uint32_t seen, int64_t deadline_ns);
   void wake_all();
 
   std::atomic<uint32_t> count_{0};  // the futex word

@@ -18,13 +18,32 @@ namespace lmn::parallel {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-// A team larger than the machine must not spin: the member it waits for needs the CPU.
-constexpr int64_t kOversubscribedSpinNs = 1'000;
-
 // Leaves f on the members that wait for one that has thrown. Never seen outside this file.
 struct LeaveRun {};
 
 }  // namespace
+
+// How long one member spins, by what its last spins were worth (kLeastSpinNs in the header).
+class SpinBudget {
+ public:
+  explicit SpinBudget(int64_t most_ns) : most_ns_(most_ns), now_ns_(most_ns) {}
+
+  uint32_t wait(EventCount& count, uint32_t seen) {
+    uint32_t now = count.value();
+    if (now != seen) return now;
+    now = count.spin(seen, now_ns_);
+    if (now != seen) {
+      now_ns_ = std::min(now_ns_ * 2, most_ns_);
+      return now;
+    }
+    now_ns_ = std::min(std::max(now_ns_ / 2, kLeastSpinNs), most_ns_);
+    return count.park(seen);
+  }
+
+ private:
+  int64_t most_ns_;  // <= 0: parks at once
+  int64_t now_ns_;
+};
 
 // Each group has its own cache line, because different members write it.
 struct ThreadTeam::Shared {
@@ -54,15 +73,15 @@ struct ThreadTeam::Shared {
   std::exception_ptr first_error;
 
   int size = 1;
-  int64_t spin_ns = 0;          // between runs
-  int64_t barrier_spin_ns = 0;  // inside a run
   pid_t pid = 0;
 
-  struct Member {
+  struct alignas(kCacheLine) Member {
     Shared* shared;
     int index;
+    SpinBudget between_runs;
+    SpinBudget inside_a_run;
   };
-  std::vector<Member> members;    // of the workers: what their threads start with
+  std::vector<Member> members;    // each one's own, and read by nobody else
   std::vector<OsThread> threads;  // joined before anything above goes
 
   void run_member(int index) noexcept {
@@ -80,10 +99,10 @@ struct ThreadTeam::Shared {
   }
 
   static void work(void* argument) {
-    const Member member = *static_cast<Member*>(argument);
+    Member& member = *static_cast<Member*>(argument);
     Shared& shared = *member.shared;
     for (uint32_t seen = 0;;) {
-      seen = shared.ticket.wait(seen, shared.spin_ns);
+      seen = member.between_runs.wait(shared.ticket, seen);
       if (shared.body == nullptr) return;
       shared.run_member(member.index);
       shared.done.advance();
@@ -108,17 +127,19 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
   Shared& shared = *team->shared_;
   shared.size = team->size_ = options.threads > 0 ? options.threads : default_thread_count();
   shared.pid = getpid();
+  // A team larger than the machine must not spin: the member it waits for needs the CPU.
   const int64_t default_spin_ns =
-      team->size_ > affinity_cpu_count() ? kOversubscribedSpinNs : kDefaultSpinNs;
-  shared.spin_ns = options.spin_ns != 0 ? options.spin_ns : default_spin_ns;
-  shared.barrier_spin_ns = std::min(shared.spin_ns, kBarrierSpinNs);
-  const auto workers = static_cast<size_t>(team->size_ - 1);
-  shared.members.reserve(workers);
-  shared.threads.reserve(workers);
+      team->size_ > affinity_cpu_count() ? kLeastSpinNs : kDefaultSpinNs;
+  const int64_t spin_ns = options.spin_ns != 0 ? options.spin_ns : default_spin_ns;
+  for (int index = 0; index < team->size_; ++index) {
+    shared.members.push_back(
+        {&shared, index, SpinBudget(spin_ns), SpinBudget(std::min(spin_ns, kBarrierSpinNs))});
+  }
+  shared.threads.reserve(shared.members.size());
   for (int index = 1; index < team->size_; ++index) {
-    shared.members.push_back({&shared, index});
     const std::string name = "lmn-worker-" + std::to_string(index);
-    Result<OsThread> thread = OsThread::start(name.c_str(), Shared::work, &shared.members.back());
+    Result<OsThread> thread =
+        OsThread::start(name.c_str(), Shared::work, &shared.members[static_cast<size_t>(index)]);
     if (!thread.ok()) return std::move(thread).status();
     shared.threads.push_back(std::move(thread).value());
   }
@@ -147,7 +168,7 @@ void ThreadTeam::run_erased(Body body, void* context) {
   const uint32_t all_done = done + workers;
   shared.ticket.advance();
   shared.run_member(0);
-  while (done != all_done) done = shared.done.wait(done, shared.barrier_spin_ns);
+  while (done != all_done) done = shared.members[0].inside_a_run.wait(shared.done, done);
 
   if (!shared.failed.load(std::memory_order_relaxed)) return;  // ordered by `done`
   shared.failed.store(false, std::memory_order_relaxed);  // and what follows by the next ticket
@@ -158,7 +179,7 @@ void ThreadTeam::run_erased(Body body, void* context) {
   std::rethrow_exception(first_error);
 }
 
-void ThreadTeam::barrier(int) {
+void ThreadTeam::barrier(int index) {
   if (size_ == 1) return;
   Shared& shared = *shared_;
   // Cannot advance before this member arrives, except by a failure.
@@ -170,7 +191,7 @@ void ThreadTeam::barrier(int) {
     shared.phase.advance();
     return;
   }
-  shared.phase.wait(phase, shared.barrier_spin_ns);
+  shared.members[static_cast<size_t>(index)].inside_a_run.wait(shared.phase, phase);
   if (shared.failed.load(std::memory_order_acquire)) throw LeaveRun{};
 }
 

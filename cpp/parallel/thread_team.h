@@ -36,6 +36,10 @@ inline constexpr int64_t kDefaultSpinNs = 200'000;
 // Inside a run, members arrive within a few µs of each other. One that is later than this has lost
 // its CPU to somebody else, and may get this one back if the waiting member parks.
 inline constexpr int64_t kBarrierSpinNs = 50'000;
+// Both are upper bounds. A member whose spins end in parking halves its own bound, down to this (a
+// parked thread that wakes is scheduled before one that has used up its time by spinning: on a
+// machine that others use, this is three times the speed), and doubles it when a spin was enough.
+inline constexpr int64_t kLeastSpinNs = 1'000;
 
 class ThreadTeam {
  public:
