@@ -215,7 +215,7 @@ TEST(the_room_for_an_answer_is_what_context_and_cache_hold) {
   EXPECT_EQ(engine.engine->answer_limit(0, 200), int64_t{-72});
   EXPECT_EQ(engine.engine->answer_limit(7, 28), int64_t{7});
   EXPECT_EQ(engine.engine->answer_limit(1000, 28), int64_t{228});  // which submit refuses
-  const auto prompt = some_prompt(28, 4);
+  const auto prompt = some_prompt(4, 28);
   const auto request = must_submit(*engine.engine, greedy(prompt, 0));
   EXPECT_EQ(collect(*request).tokens.size(), size_t{100});
   // Room is reserved at submit and touched as it fills: nothing may write to it before.
