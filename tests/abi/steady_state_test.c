@@ -23,6 +23,8 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *data, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
+/* Exported, whatever the build hides: the library must find these and not the C library's. */
+#pragma GCC visibility push(default)
 void *malloc(size_t size) {
   atomic_fetch_add(&allocations, 1);
   return __libc_malloc(size);
@@ -44,6 +46,7 @@ int posix_memalign(void **out, size_t alignment, size_t size) {
   *out = __libc_memalign(alignment, size);
   return *out == NULL ? 12 : 0;
 }
+#pragma GCC visibility pop
 
 enum { kWarmUp = 20, kTokens = 220 };
 
