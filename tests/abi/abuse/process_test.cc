@@ -80,6 +80,10 @@ TEST(a_request_is_cancelled_and_looked_at_from_another_thread) {
 }
 
 TEST(pthread_cancel_of_a_thread_in_the_library) {
+#ifdef __SANITIZE_ADDRESS__
+  testing::skip(
+      "a cancelled thread leaves its stack poisoned, which AddressSanitizer takes for an overflow");
+#endif
   // A thread that is cancelled finishes the call it is in, whatever that waits for, joins or closes
   // on the way, and ends at its next cancellation point outside the library.
   const Model model = open_model();
