@@ -50,31 +50,57 @@ class Context:
                 found.append(module)
         return found
 
-    def add(self, name: str, unit: str, better: str, samples: dict[str, list[float]], floor: float | None = None,
-            versions: dict[str, str] | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        unit: str,
+        better: str,
+        samples: dict[str, list[float]],
+        floor: float | None = None,
+        versions: dict[str, str] | None = None,
+    ) -> None:
         """Adds one checked result. `samples` maps "lmnative" and the peers' names to their measurements."""
         ours = samples["lmnative"]
         value = statistics.median(ours)
-        result = {"name": name, "value": round(value, 4), "unit": unit, "better": better, "n": len(ours),
-                  "p10": round(percentile(ours, 10), 4), "p90": round(percentile(ours, 90), 4), "check": "passed",
-                  "floor": None if floor is None else round(floor, 4), "peers": {}}
+        result = {
+            "name": name,
+            "value": round(value, 4),
+            "unit": unit,
+            "better": better,
+            "n": len(ours),
+            "p10": round(percentile(ours, 10), 4),
+            "p90": round(percentile(ours, 90), 4),
+            "check": "passed",
+            "floor": None if floor is None else round(floor, 4),
+            "peers": {},
+        }
         for peer, theirs in samples.items():
             if peer == "lmnative":
                 continue
             their_value = statistics.median(theirs)
             ratio = value / their_value if better == "higher" else their_value / value
-            result["peers"][peer] = {"version": (versions or {}).get(peer, "?"), "value": round(their_value, 4),
-                                     "ratio": round(ratio, 3)}
+            result["peers"][peer] = {
+                "version": (versions or {}).get(peer, "?"),
+                "value": round(their_value, 4),
+                "ratio": round(ratio, 3),
+            }
         self.results.append(result)
-        print(f"bench: {name} {value:.4g} {unit}"
-              + "".join(f"  {p} {v['value']:.4g} (x{v['ratio']})" for p, v in result["peers"].items()),
-              file=sys.stderr)
+        print(
+            f"bench: {name} {value:.4g} {unit}"
+            + "".join(f"  {p} {v['value']:.4g} (x{v['ratio']})" for p, v in result["peers"].items()),
+            file=sys.stderr,
+        )
 
     def report(self) -> dict:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=BENCH, capture_output=True, text=True)
-        return {"schema": 1, "commit": commit.stdout.strip(),
-                "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                "machine": self.machine, "results": self.results, "absent": self.absent}
+        return {
+            "schema": 1,
+            "commit": commit.stdout.strip(),
+            "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "machine": self.machine,
+            "results": self.results,
+            "absent": self.absent,
+        }
 
 
 def percentile(values: list[float], percent: float) -> float:
@@ -109,17 +135,33 @@ def probe_machine(threads: int) -> dict:
         pass
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "probe"
-        subprocess.run([os.environ.get("CC", "cc"), "-O3", "-march=native", "-ffast-math", "-o", program,
-                        BENCH / "micro" / "probe.c", "-lpthread"], check=True)
+        subprocess.run(
+            [
+                os.environ.get("CC", "cc"),
+                "-O3",
+                "-march=native",
+                "-ffast-math",
+                "-o",
+                program,
+                BENCH / "micro" / "probe.c",
+                "-lpthread",
+            ],
+            check=True,
+        )
         limits = json.loads(subprocess.run([program, str(threads)], check=True, capture_output=True).stdout)
     return {"cpu": cpu, "isa": lmnative.build_info()["cpu_target"], "threads": threads, **limits}
 
 
 def markdown(report: dict) -> str:
     machine = report["machine"]
-    lines = [f"Commit {report['commit']}, {report['when']}, {machine['cpu']}, {machine['threads']} threads, kernels "
-             f"{machine['isa']}; read {machine['read_gb_s']} GB/s, FMA {machine['fma_gflop_s']} GFLOP/s.", "",
-             "| result | lmnative | unit | of the limit | peers (ratio above 1: we are ahead) |", "|---|---|---|---|---|"]
+    head = "| result | lmnative | unit | of the limit | peers (ratio above 1: we are ahead) |"
+    lines = [
+        f"Commit {report['commit']}, {report['when']}, {machine['cpu']}, {machine['threads']} threads, kernels "
+        f"{machine['isa']}; read {machine['read_gb_s']} GB/s, FMA {machine['fma_gflop_s']} GFLOP/s.",
+        "",
+        head,
+        "|---|---|---|---|---|",
+    ]
     for r in report["results"]:
         share = ""
         if r["floor"]:

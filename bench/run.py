@@ -6,8 +6,8 @@
                         [--json FILE|-] [--markdown FILE] [--plot FILE.png]
 
 Without --peers only this project is measured. With --peers every peer that imports runs on the same input in the same
-run, alternating with ours; one that is not installed is listed as absent with the command that installs it. A result whose
-check fails is not reported: the run exits 1 and says which.
+run, alternating with ours; one that is not installed is listed as absent with the command that installs it. A result
+whose check fails is not reported: the run exits 1 and says which.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import harness  # noqa: E402
+import harness
 
 SUITES = {  # name -> module under suites/ with run(context) -> None
     "decode": "suites.language_model",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """decode.b1.TYPE and prefill.512.TYPE: one sequence, all contenders on the same file, prompt and thread count.
 
-Floors: a decode step reads every weight once, so bytes over bandwidth; a prefill does 2 operations per weight and token,
-with 16-bit integer products, which run at twice the float rate of the probe.
+Floors: a decode step reads every weight once, so bytes over bandwidth; a prefill does 2 operations per weight and
+token, with 16-bit integer products, which run at twice the float rate of the probe.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import lmnative
 import numpy as np
 
 # English text of any kind: what matters is its length and that everybody gets the same ids.
-TEXT = ("The lighthouse stood at the end of the peninsula, where the land ran out of excuses and became the sea. "
-        "Every evening its keeper climbed the stairs, counted them, and wrote the number into a ledger, although "
-        "it had never changed. ") * 40
+TEXT = (
+    "The lighthouse stood at the end of the peninsula, where the land ran out of excuses and became the sea. "
+    "Every evening its keeper climbed the stairs, counted them, and wrote the number into a ledger, although "
+    "it had never changed. "
+) * 40
 DECODE_TOKENS = 128
 OFFSET_FREE_RMS = 0.25  # of the top-20 logits between contenders that quantise activations differently
 
@@ -50,8 +52,9 @@ def run(context: harness.Context, suite: str) -> None:
     model = lmnative.Model(context.model)
     bytes_read, macs, type_name = weight_bytes_and_macs(model)
     llm = lmnative.LLM(context.model, threads=context.threads, context_tokens=2048)
-    sessions = {peer.NAME: (peer, peer.Session(context.model, context.threads, 2048))
-                for peer in context.peers(["llama_cpp"])}
+    sessions = {
+        peer.NAME: (peer, peer.Session(context.model, context.threads, 2048)) for peer in context.peers(["llama_cpp"])
+    }
     versions = {name: peer.version() for name, (peer, _) in sessions.items()}
     ids = llm.tokenizer.encode(TEXT)
     rounds = 3 if context.quick else 7
@@ -63,6 +66,7 @@ def run(context: harness.Context, suite: str) -> None:
         check_against(session.logits(), our_logits, f"{suite} of {name}")
 
     if suite == "prefill":
+
         def ours() -> float:
             start = time.perf_counter()
             llm.generate(prompt, max_tokens=1, temperature=0, ignore_eos=True)
@@ -91,9 +95,12 @@ def run(context: harness.Context, suite: str) -> None:
     samples = harness.alternate(contenders, rounds)
     context.add(label, "tok/s", "higher", samples, floor, versions)
     if suite == "decode":
-        print(f"bench: {label}: {bytes_read / 1e6:.1f} MB a token, "
-              f"{bytes_read * statistics.median(samples['lmnative']) / 1e9:.1f} GB/s of "
-              f"{context.machine['read_gb_s']} GB/s", file=sys.stderr)
+        print(
+            f"bench: {label}: {bytes_read / 1e6:.1f} MB a token, "
+            f"{bytes_read * statistics.median(samples['lmnative']) / 1e9:.1f} GB/s of "
+            f"{context.machine['read_gb_s']} GB/s",
+            file=sys.stderr,
+        )
     llm.close()
     for _, session in sessions.values():
         session.close()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load.first_token: milliseconds from process start to the first generated token in a C program, with the file in the page
-cache; load.peak_rss: that process's peak, MiB. The floor is reading the file once and writing it once packed."""
+"""load.first_token: milliseconds from process start to the first generated token in a C program, with the file in the
+page cache; load.peak_rss: that process's peak, MiB. The floor is reading the file once and writing it once packed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,19 @@ import lmnative
 def build_client(folder: str) -> Path:
     program = Path(folder) / "first_token"
     library = Path(lmnative.get_library())
-    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", program, harness.BENCH / "macro" / "first_token.c",
-                    f"-I{lmnative.get_include()}", str(library), f"-Wl,-rpath,{library.parent}"], check=True)
+    subprocess.run(
+        [
+            os.environ.get("CC", "cc"),
+            "-O2",
+            "-o",
+            program,
+            harness.BENCH / "macro" / "first_token.c",
+            f"-I{lmnative.get_include()}",
+            str(library),
+            f"-Wl,-rpath,{library.parent}",
+        ],
+        check=True,
+    )
     return program
 
 

@@ -10,12 +10,15 @@ Imported only when such a template is met.
 from __future__ import annotations
 
 import json
+from collections.abc import Sized
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 import jinja2
 import jinja2.ext
 import jinja2.nodes
+import jinja2.runtime
 import jinja2.sandbox
 
 from lmnative.errors import ChatTemplateError
@@ -50,9 +53,26 @@ def _tojson(value: object, ensure_ascii=False, indent=None, separators=None, sor
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
+class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """The sandbox, with products and powers looked at before they are made: 'a' * 10**10 is a few bytes of template."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
+        both = (left, right)
+        if operator == "**":
+            large = any(isinstance(x, int) and abs(x) > 64 for x in both)
+        else:
+            length = max((len(x) for x in both if isinstance(x, Sized)), default=0)
+            large = any(isinstance(x, int) and x * length > MAX_RENDERED_CHARACTERS for x in both)
+        if large:
+            raise jinja2.sandbox.SecurityError(f"a result of {operator} that is too large")
+        return super().call_binop(context, operator, left, right)
+
+
 @lru_cache(maxsize=16)
 def _compiled(source: str) -> jinja2.Template:
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationBlock]
     )
     environment.filters["tojson"] = _tojson

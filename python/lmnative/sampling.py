@@ -7,13 +7,13 @@ Ranges are the library's to check, except where the C ABI reads 0 as "default" a
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Mapping
 
 from lmnative import _lmnative
 from lmnative.errors import InvalidArgumentError
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from typing import TypedDict
 
     class GenerateOptions(TypedDict, total=False):
@@ -64,10 +64,14 @@ def number(name: str, value: object) -> float:
         raise TypeError(f"{name} must be a number, not {type(value).__name__}") from None
 
 
+SMALLEST = 2.0**-126
+"""Of positive float32 numbers at full precision: what is less would arrive as 0, which means "default"."""
+
+
 def positive(name: str, value: object) -> float:
     """`value` as a float above 0: for what the C ABI takes 0 for "default"."""
     result = number(name, value)
-    if not result > 0:
+    if not result >= SMALLEST:
         raise InvalidArgumentError(f"{name} is {result:g}, must be above 0")
     return result
 
@@ -128,6 +132,10 @@ def request_options(
         (keep_special, _lmnative.REQUEST_KEEP_SPECIAL),
     ):
         flags |= flag if wanted else 0
+    if logit_bias is not None and not isinstance(logit_bias, Mapping):
+        raise TypeError(f"logit_bias must be a mapping of token ids to numbers, not {type(logit_bias).__name__}")
+    if stop is not None and not isinstance(stop, (str, bytes, Iterable)):
+        raise TypeError(f"stop must be a string or a list of strings, not {type(stop).__name__}")
     stops = [stop] if isinstance(stop, (str, bytes)) else list(stop or ())
     return {
         "flags": flags,

@@ -174,7 +174,8 @@ class Engine {
       options.prompt_bytes = text.size();
     } else {
       ids.emplace(prompt, "prompt");
-      options.prompt_ids = ids->as_int32();
+      static const int32_t kNone = 0;  // no ids are still ids: the library says what is wrong with them
+      options.prompt_ids = ids->count() == 0 ? &kNone : ids->as_int32();
       options.prompt_id_count = ids->count();
     }
     options.add_bos = add_bos;

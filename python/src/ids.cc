@@ -107,6 +107,7 @@ OwnedTensor from_dlpack(const py::object& source, const std::string& what) {
     return from_capsule(source.attr("__dlpack__")(py::arg("max_version") =
                                                       py::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)));
   } catch (py::error_already_set& error) {
+    if (error.matches(PyExc_BufferError)) type_error(what + ": token ids must be integers in native byte order");
     if (!error.matches(PyExc_TypeError)) throw;  // A producer from before DLPack 1.0 does not know max_version.
   }
   return from_capsule(source.attr("__dlpack__")());

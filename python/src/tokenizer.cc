@@ -121,6 +121,9 @@ py::str render(const Tokenizer& self, const py::list& messages, bool add_generat
     const auto message = messages[i].cast<py::tuple>();
     const std::string_view content = utf8_view(message[1], "content of message " + std::to_string(i));
     roles[i] = std::string(utf8_view(message[0], "role of message " + std::to_string(i)));
+    if (roles[i].find('\0') != std::string::npos) {
+      throw py::value_error("role of message " + std::to_string(i) + " contains a NUL character");
+    }
     items.push_back({roles[i].c_str(), content.data(), content.size()});
   }
   auto options = sized<lmn_chat_options>();

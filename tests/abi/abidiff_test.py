@@ -46,7 +46,9 @@ def main():
     arguments = [a for a in sys.argv[1:] if a != "--update"]
     cc = arguments[0] if arguments else "cc"
     if shutil.which("abidiff") is None or shutil.which("abidw") is None:
-        print("SKIP abidiff: no abidiff and abidw on this machine (Debian: abigail-tools)\n0 passed, 0 failed, 1 skipped")
+        print(
+            "SKIP abidiff: no abidiff and abidw on this machine (Debian: abigail-tools)\n0 passed, 0 failed, 1 skipped"
+        )
         return 0
     if platform.machine() != "x86_64":
         print(f"SKIP abidiff: the baseline is of x86_64, not {platform.machine()}\n0 passed, 0 failed, 1 skipped")

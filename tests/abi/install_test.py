@@ -46,7 +46,11 @@ def main():
         library = next(prefix.glob("lib*/**/liblmnative.so"))
 
         work = Path(temporary, "build")
-        generator = ["-G", cached(build, "CMAKE_GENERATOR"), f"-DCMAKE_MAKE_PROGRAM={cached(build, 'CMAKE_MAKE_PROGRAM')}"]
+        generator = [
+            "-G",
+            cached(build, "CMAKE_GENERATOR"),
+            f"-DCMAKE_MAKE_PROGRAM={cached(build, 'CMAKE_MAKE_PROGRAM')}",
+        ]
         run(cmake, "-S", CONSUMER, "-B", work, *generator, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_C_COMPILER={cc}",
             f"-DCMAKE_CXX_COMPILER={cached(build, 'CMAKE_CXX_COMPILER')}")  # fmt: skip
         run(cmake, "--build", work)

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "cmake"))
-import abi_headers  # noqa: E402
+import abi_headers
 
 HEAD = r"""/* SPDX-License-Identifier: Apache-2.0
  *
@@ -88,7 +88,9 @@ def main():
     if text == frozen:
         print(f"{text.count('FIELD(') - 1} fields lie where layout_test.c says")
         return 0
-    sys.stdout.writelines(difflib.unified_diff(frozen.splitlines(True), text.splitlines(True), "layout_test.c", "headers"))
+    sys.stdout.writelines(
+        difflib.unified_diff(frozen.splitlines(True), text.splitlines(True), "layout_test.c", "headers")
+    )
     print("layout_test.c is not that of the headers: see the top of tests/abi/make_layout_test.py")
     return 1
 

@@ -19,7 +19,19 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-STEPS = ["version", "model", "metadata", "tensor", "tokenize", "chat", "stream", "cancel", *["error"] * 5, "score", "destroy"]
+STEPS = [
+    "version",
+    "model",
+    "metadata",
+    "tensor",
+    "tokenize",
+    "chat",
+    "stream",
+    "cancel",
+    *["error"] * 5,
+    "score",
+    "destroy",
+]
 
 
 class Skip(Exception):
@@ -101,7 +113,7 @@ def compare(reference, output):
     """'' when equal; otherwise the first line that differs."""
     if reference == output:
         return ""
-    pairs = zip(reference.splitlines() + [b""], output.splitlines() + [b""])
+    pairs = zip(reference.splitlines() + [b""], output.splitlines() + [b""], strict=False)
     want, got = next((a, b) for a, b in pairs if a != b)
     return f"the C client prints\n  {want.decode(errors='replace')}\nthis one\n  {got.decode(errors='replace')}"
 

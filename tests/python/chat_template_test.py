@@ -85,6 +85,9 @@ def test_more_variables_and_keys_reach_the_template(tokenizer):
         ("{{ messages[0]['content']['x']['y'] }}", "failed: UndefinedError"),
         ("{{ ''.__class__.__mro__ }}", "sandbox forbids"),
         ("{{ messages.append(1) }}", "sandbox forbids"),
+        ("{{ 'a' * 10**10 }}", "too large"),
+        ("{{ (2**60) * 'ab' }}", "too large"),
+        ("{{ 9**9**9 }}", "too large"),
         ("{{ messages.clear() }}", "sandbox forbids"),
         ("{% for i in range(10**9) %}{% endfor %}", "failed"),
         ("{{ 1 / 0 }}", "failed: ZeroDivisionError"),
@@ -104,3 +107,8 @@ def test_the_messages_are_not_changed(tokenizer):
     with pytest.raises(lmnative.ChatTemplateError):
         render(tokenizer, "{{ messages[0].update({'content': 'x'}) }}", messages)
     assert messages == [USER]
+
+
+def test_a_role_is_not_cut_short(tokenizer):
+    with pytest.raises(ValueError, match="NUL"):
+        tokenizer.apply_chat_template([{"role": "us\0er", "content": "x"}])

@@ -290,3 +290,12 @@ def test_two_commands_in_a_pipe(model_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_closed_standard_streams(closed):
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m lmnative version {closed}'], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

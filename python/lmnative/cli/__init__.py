@@ -20,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line `arguments` (default: sys.argv) and returns the exit code."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # The caller closed it: nothing comes, and nobody reads.
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal without UTF-8 shows "?" and does not stop the answer.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -224,7 +224,13 @@ def chat_expectations():
         [("system", "only")],
         [],
         [("tool", "t")],
-        [("user", "\x1f q\u2003"), ("assistant", "call"), ("tool", "1"), ("tool", "2"), ("assistant", "\u0085done\u200b")],
+        [
+            ("user", "\x1f q\u2003"),
+            ("assistant", "call"),
+            ("tool", "1"),
+            ("tool", "2"),
+            ("assistant", "\u0085done\u200b"),
+        ],
     ]
     out = []
     for path in sorted((FOLDER / "chat_templates").glob("*.jinja")):
