@@ -254,9 +254,10 @@ def ensure_test_tools() -> None:
 
 
 def ensure_test_modules() -> None:
-    if not has_module("pytest"):
-        say("installing pytest")
-        pip_install("pytest")
+    for module in ("pytest", "gguf"):  # gguf: another writer of GGUF files, to read what it writes
+        if not has_module(module):
+            say(f"installing {module}")
+            pip_install(module)
     ensure_torch()
 
 

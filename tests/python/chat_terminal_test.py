@@ -44,7 +44,7 @@ class Terminal:
         with contextlib.suppress(OSError):  # Linux says EIO when the other side is closed
             self.shown += os.read(self.master, 65536).decode("utf-8", "replace")
 
-    def expect(self, pattern: str, seconds: float = 30) -> str:
+    def expect(self, pattern: str, seconds: float = 120) -> str:
         """Waits until `pattern` is shown; returns what came before it and drops both."""
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.shown)):
