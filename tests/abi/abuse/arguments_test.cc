@@ -342,16 +342,12 @@ TEST(request_options_out_of_range) {
 TEST(tensors_out_of_range) {
   DLManagedTensorVersioned* tensor = nullptr;
   const int64_t shape[] = {2, 3}, negative[] = {2, -1}, huge[] = {1LL << 40, 1LL << 40};
-  for (const auto& [code, bits] : {std::pair{kDLInt, 12},
-                                   {kDLFloat, 8},
-                                   {kDLBfloat, 32},
-                                   {kDLComplex, 64},
-                                   {kDLOpaqueHandle, 64},
-                                   {kDLBool, 1},
-                                   {kDLInt, -8},
-                                   {kDLInt, 264}}) {
+  const std::pair<int32_t, int32_t> dtypes[] = {
+      {kDLInt, 12},          {kDLFloat, 8}, {kDLBfloat, 32}, {kDLComplex, 64},
+      {kDLOpaqueHandle, 64}, {kDLBool, 1},  {kDLInt, -8},    {kDLInt, 264}};
+  for (const auto& dtype : dtypes) {
     EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "dtype",
-                   lmn_tensor_create(code, bits, 2, shape, &tensor, err));
+                   lmn_tensor_create(dtype.first, dtype.second, 2, shape, &tensor, err));
   }
   for (const int ndim : {0, -1, 9}) {
     EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "ndim",
