@@ -19,8 +19,8 @@ MODES = {
     ".h": [("c", "c11"), ("c", "c17"), ("c++", "c++11"), ("c++", "c++17"), ("c++", "c++20")],
     ".hpp": [("c++", "c++20")],
 }
-# What may stand in a struct or be passed: fixed widths (size_t is pointer-wide), handles and pointers. No struct by value,
-# no bool, no enum, no int, no long.
+# What may stand in a struct or be passed: fixed widths (size_t is pointer-wide), handles and pointers. No struct by
+# value, no bool, no enum, no int, no long.
 SCALARS = {"int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double", "lmn_status", "lmn_progress_fn"}
 BASES = {"char", "void", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float",
          "struct DLManagedTensorVersioned"}  # fmt: skip

@@ -31,13 +31,14 @@ CUDA = ["core", "memory", "ops"]
 CLIENTS = ["cpp/server", "python/src", "tests/abi", "bench/macro"]
 HARNESS = "testing.h"  # of tests/unit: tests of clients may use it
 
-# What <...> may name in the library: the C and C++ standard libraries (a name without a dot, or c-style) and these parts
-# of POSIX and Linux. Anything else is a dependency, and DESIGN section 9 names those.
-SYSTEM = """
-cxxabi.h dirent.h dlfcn.h errno.h fcntl.h glob.h limits.h linux/futex.h linux/membarrier.h pthread.h sched.h signal.h
-stdint.h stddef.h stdlib.h string.h sys/auxv.h sys/mman.h sys/prctl.h sys/random.h sys/resource.h sys/stat.h
-sys/statfs.h sys/syscall.h sys/sysinfo.h sys/types.h time.h unistd.h unwind.h
-""".split()
+# What <...> may name in the library: the C and C++ standard libraries (a name without a dot, or c-style) and these
+# parts of POSIX and Linux. Anything else is a dependency, and DESIGN section 9 names those.
+SYSTEM = [
+    "cxxabi.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "glob.h", "limits.h", "linux/futex.h",
+    "linux/membarrier.h", "pthread.h", "sched.h", "signal.h", "stdint.h", "stddef.h", "stdlib.h", "string.h",
+    "sys/auxv.h", "sys/mman.h", "sys/prctl.h", "sys/random.h", "sys/resource.h", "sys/stat.h", "sys/statfs.h",
+    "sys/syscall.h", "sys/sysinfo.h", "sys/types.h", "time.h", "unistd.h", "unwind.h",
+]  # fmt: skip
 INTRINSICS = ["immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h", "asm/hwcap.h"]  # in cpu only
 CUDA_HEADERS = re.compile(r"^(cuda|cublas|nvtx|nv/|cooperative_groups|mma\.h)")  # in cuda only
 FORBIDDEN_STD = {"iostream": "printing is the host's business", "omp.h": "no OpenMP"}
@@ -91,7 +92,11 @@ def check_client(root, folder, problems):
         for quoted, name in includes(path):
             inside = any((base / name).is_file() for base in (path.parent, root / folder))
             in_library = (root / "cpp" / name).is_file() and not inside
-            if in_library or "cpp/" in name or (quoted and not inside and not name.startswith("lmnative/") and name != HARNESS):
+            if (
+                in_library
+                or "cpp/" in name
+                or (quoted and not inside and not name.startswith("lmnative/") and name != HARNESS)
+            ):
                 problems.append(f"{path.relative_to(root)}: #include {name}: {folder} may include include/ only")
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Symbols of liblmnative.so == functions of the headers == cmake/abi_symbols.txt == cmake/lmnative.map, as a test.
 
-Usage: check_symbols.py LIBRARY [--sanitized]. Also checked: names (lmn_<noun>_<verb> with a verb of the closed list), no
-weak or unique symbol, the soname, and that nothing but the C library is needed (not with --sanitized).
+Usage: check_symbols.py LIBRARY [--sanitized]. Also checked: names (lmn_<noun>_<verb> with a verb of the closed list),
+no weak or unique symbol, the soname, and that nothing but the C library is needed (not with --sanitized).
 """
 
 import re

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the ABI that the headers declare with the one of the last release, with libabigail's abidiff.
 
-Usage: abidiff_test.py [CC] [--update]. --update writes the baseline anew: at a release, or when a change was looked at and
-only appends. Compared is a library of empty functions made from the headers, with debug information; that the real
+Usage: abidiff_test.py [CC] [--update]. --update writes the baseline anew: at a release, or when a change was looked at
+and only appends. Compared is a library of empty functions made from the headers, with debug information; that the real
 library defines the same functions with the same types is what the compiler (each export includes its declaration) and
 check_symbols.py see to. So this needs no debug build, and the baseline holds no internals.
 """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the clients of tests/abi in five languages, runs them, and compares what they print, byte for byte.
 
-Usage: run.py [--library PATH/liblmnative.so] [--model PATH] [--build FOLDER] [--only c,go] [--flags=-fsanitize=address].
+Usage: run.py [--library PATH/liblmnative.so] [--model PATH] [--build FOLDER] [--only c,go] [--flags=-fsanitize=…].
 Without --library the one of the Python package lmnative that is installed, with its headers. A language whose tools are
 missing is skipped with the reason; C is the reference and may not be. Standard library only. Exit code 0 when all that
 ran agree.
