@@ -39,8 +39,8 @@ EngineOptions = struct(
     *fields(c.c_void_p, "progress progress_user"))  # fmt: skip
 RequestOptions = struct(
     "lmn_request_options", *fields(c.c_uint32, "struct_size flags"), ("prompt", c.c_char_p),
-    ("prompt_bytes", c.c_uint64), ("prompt_ids", POINTER(c.c_int32)), ("prompt_id_count", c.c_uint64), *fields(c.c_uint32, "add_bos max_tokens"),
-    ("temperature", c.c_float), ("top_k", c.c_int32),
+    ("prompt_bytes", c.c_uint64), ("prompt_ids", POINTER(c.c_int32)), ("prompt_id_count", c.c_uint64),
+    *fields(c.c_uint32, "add_bos max_tokens"), ("temperature", c.c_float), ("top_k", c.c_int32),
     *fields(c.c_float, "top_p min_p repetition_penalty presence_penalty frequency_penalty"),
     ("penalty_last_n", c.c_uint32), ("seed", c.c_uint64), ("top_logprobs", c.c_uint32), ("priority", c.c_int32),
     ("logit_bias", c.c_void_p), ("logit_bias_count", c.c_uint64), ("stop", c.c_void_p), ("stop_count", c.c_uint64),
