@@ -2,12 +2,14 @@
 //
 // kernels_bench: how fast the hot kernels of a CPU target are, at the shapes of SmolLM2-135M.
 //   kernels_bench [target] [threads] [word]    only lines that contain `word` are measured
-// A line is the best of several runs: the machine is assumed to be shared. Weights are cycled through more copies than a
-// third-level cache holds, as decoding does. Each product is checked against a second one made in another tile (the whole
-// against rows one by one), so that a figure is not reported for a kernel that is wrong; accuracy is conformance's matter.
+// A line is the best of several runs: the machine is assumed to be shared. Weights are cycled
+// through more copies than a third-level cache holds, as decoding does. Each product is checked
+// against a second one made in another tile (the whole against rows one by one), so that a figure
+// is not reported for a kernel that is wrong; accuracy is conformance's matter.
 //
-// The floor, on 2 cores of an EPYC (Zen 4, 3.4 GHz assumed below): 15 GB/s of reading a core with both busy; two 256-bit
-// integer multiplies a cycle: 4-bit by kQA8 2 x 32 products, so 435 GOP/s; kQA16 half of that; float 2 x 8: 109 GFLOP/s.
+// The floor, on 2 cores of an EPYC (Zen 4, 3.4 GHz assumed below): 15 GB/s of reading a core with
+// both busy; two 256-bit integer multiplies a cycle: 4-bit by kQA8 2 x 32 products, so 435 GOP/s;
+// kQA16 half of that; float 2 x 8: 109 GFLOP/s.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +31,8 @@ using namespace lmn;
 using ops::KernelTable;
 using ops::Op;
 
-// Seconds of this thread's processor time when it works alone, so that other processes count less; of the clock otherwise.
+// Seconds of this thread's processor time when it works alone, so that other processes count less;
+// of the clock otherwise.
 double now(bool alone) {
   timespec t{};
   clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
@@ -72,7 +75,9 @@ struct Bench {
     w.scratch = reinterpret_cast<std::byte*>(base) + static_cast<size_t>(i) * each;
     return w;
   }
-  std::byte* allocate(int64_t bytes) { return device->allocate(static_cast<size_t>(bytes)).value(); }
+  std::byte* allocate(int64_t bytes) {
+    return device->allocate(static_cast<size_t>(bytes)).value();
+  }
 };
 
 uint32_t random_bits() {
@@ -94,7 +99,8 @@ std::vector<std::byte> random_weights(DType type, int64_t n, int64_t k) {
       const float value = 0.05f * random_float();
       std::memcpy(&bytes[at], &value, 4);
     } else if (type == DType::kF16 || type == DType::kBF16) {
-      const uint16_t half = type == DType::kF16 ? f32_to_f16(0.05f * random_float()) : f32_to_bf16(0.05f * random_float());
+      const uint16_t half = type == DType::kF16 ? f32_to_f16(0.05f * random_float())
+                                                : f32_to_bf16(0.05f * random_float());
       std::memcpy(&bytes[at], &half, 2);
     } else {
       std::memcpy(&bytes[at + (type == DType::kQ6_K ? 208 : 0)], &scale, 2);
@@ -109,8 +115,8 @@ struct Shape2 {
 };
 
 void bench_linear(Bench& b, DType type, DType input, Shape2 shape) {
-  const std::string name = std::string(info(type).name) + " " + std::string(info(input).name) + " k=" +
-                           std::to_string(shape.k) + " n=" + std::to_string(shape.n);
+  const std::string name = std::string(info(type).name) + " " + std::string(info(input).name) +
+                           " k=" + std::to_string(shape.k) + " n=" + std::to_string(shape.n);
   if (name.find(b.word) == std::string::npos) return;
   const KernelTable& kernels = b.kernels();
   const std::vector<std::byte> weights = random_weights(type, shape.n, shape.k);
@@ -128,7 +134,9 @@ void bench_linear(Bench& b, DType type, DType input, Shape2 shape) {
     memory.push_back(data);
     if (memory.size() <= 4) {
       std::memset(data, 0, static_cast<size_t>(m.bytes));
-      pack_seconds = std::min(pack_seconds, b.time([&](const ops::Worker& w) { kernels.pack(request, m, data, w); }, 0.02));
+      pack_seconds =
+          std::min(pack_seconds,
+                   b.time([&](const ops::Worker& w) { kernels.pack(request, m, data, w); }, 0.02));
     } else {
       std::memcpy(data, matrices[0].data, static_cast<size_t>(m.bytes));
     }
@@ -136,19 +144,23 @@ void bench_linear(Bench& b, DType type, DType input, Shape2 shape) {
   }
   std::byte* x = b.allocate(kMostRows * row_bytes(input, shape.k));
   std::byte* x_float = b.allocate(kMostRows * shape.k * 4);
-  for (int64_t i = 0; i < kMostRows * shape.k; ++i) reinterpret_cast<float*>(x_float)[i] = random_float();
+  for (int64_t i = 0; i < kMostRows * shape.k; ++i)
+    reinterpret_cast<float*>(x_float)[i] = random_float();
   if (input == DType::kF32) {
     std::memcpy(x, x_float, static_cast<size_t>(kMostRows * shape.k * 4));
   } else {
-    const ops::QuantizeArgs q{kMostRows, reinterpret_cast<const float*>(x_float), {x, 0}, shape.k, input};
+    const ops::QuantizeArgs q{
+        kMostRows, reinterpret_cast<const float*>(x_float), {x, 0}, shape.k, input};
     kernels.run[static_cast<int>(Op::kQuantize)](&q, {});
   }
   float* y = reinterpret_cast<float*>(b.allocate(kMostRows * shape.n * 4));
   float* z = reinterpret_cast<float*>(b.allocate(shape.n * 4));
 
-  std::printf("%-28s pack %5.1f GB/s |", name.c_str(), static_cast<double>(weights.size()) / pack_seconds * 1e-9);
+  std::printf("%-28s pack %5.1f GB/s |", name.c_str(),
+              static_cast<double>(weights.size()) / pack_seconds * 1e-9);
   for (int64_t rows : {1, 2, 4, 8, 16, 128, 512}) {
-    const int64_t repeats = rows >= 128 ? 1 : std::min(copies, std::max<int64_t>(1, (64 << 20) / plan->bytes));
+    const int64_t repeats =
+        rows >= 128 ? 1 : std::min(copies, std::max<int64_t>(1, (64 << 20) / plan->bytes));
     size_t next = 0;
     std::vector<size_t> at(static_cast<size_t>(b.threads), 0);
     const double seconds = b.time([&](const ops::Worker& w) {
@@ -158,21 +170,25 @@ void bench_linear(Bench& b, DType type, DType input, Shape2 shape) {
         kernels.run[static_cast<int>(Op::kLinear)](&a, w);
       }
     });
-    const double bytes = static_cast<double>(plan->bytes * repeats), ops = 2.0 * static_cast<double>(shape.k * shape.n * rows * repeats);
+    const double bytes = static_cast<double>(plan->bytes * repeats),
+                 ops = 2.0 * static_cast<double>(shape.k * shape.n * rows * repeats);
     if (rows < 16) std::printf(" %ld: %5.1f GB/s", static_cast<long>(rows), bytes / seconds * 1e-9);
     if (rows >= 8) std::printf(" %ld: %4.0f GOP/s", static_cast<long>(rows), ops / seconds * 1e-9);
     std::fflush(stdout);
     for (int64_t row : {int64_t{0}, rows / 2, rows - 1}) {
-      const ops::LinearArgs a{1, {x + row * row_bytes(input, shape.k), 0}, &matrices[0], nullptr, nullptr, z};
+      const ops::LinearArgs a{
+          1, {x + row * row_bytes(input, shape.k), 0}, &matrices[0], nullptr, nullptr, z};
       kernels.run[static_cast<int>(Op::kLinear)](&a, {});
       if (std::memcmp(z, y + row * shape.n, static_cast<size_t>(shape.n) * 4) != 0) {
-        std::printf("\nwrong: row %ld of %ld differs from the row alone\n", static_cast<long>(row), static_cast<long>(rows));
+        std::printf("\nwrong: row %ld of %ld differs from the row alone\n", static_cast<long>(row),
+                    static_cast<long>(rows));
         std::exit(1);
       }
     }
   }
   std::printf("\n");
-  for (size_t i = 0; i < memory.size(); ++i) b.device->release(memory[i], static_cast<size_t>(plan->bytes));
+  for (size_t i = 0; i < memory.size(); ++i)
+    b.device->release(memory[i], static_cast<size_t>(plan->bytes));
   b.device->release(x, 0);
   b.device->release(x_float, 0);
   b.device->release(reinterpret_cast<std::byte*>(y), 0);
@@ -185,9 +201,10 @@ struct AttentionShape {
 
 void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   constexpr int64_t kPage = 32;
-  const std::string name = "attention " + std::string(info(dtype).name) + " heads=" + std::to_string(s.heads) + "/" +
-                           std::to_string(s.kv_heads) + " d=" + std::to_string(s.head_dim) + " context=" +
-                           std::to_string(s.context) + " rows=" + std::to_string(s.rows);
+  const std::string name =
+      "attention " + std::string(info(dtype).name) + " heads=" + std::to_string(s.heads) + "/" +
+      std::to_string(s.kv_heads) + " d=" + std::to_string(s.head_dim) +
+      " context=" + std::to_string(s.context) + " rows=" + std::to_string(s.rows);
   if (name.find(b.word) == std::string::npos) return;
   const int64_t pages = (s.context + kPage - 1) / kPage, element = dtype == DType::kF16 ? 2 : 4;
   const int64_t bytes = pages * kPage * s.kv_heads * s.head_dim * element;  // of K, and of V
@@ -195,31 +212,44 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   std::vector<ops::KvLayer> kv;
   std::byte* memory = b.allocate(2 * bytes * layers);  // one region, as an engine has
   for (int64_t l = 0; l < layers; ++l) {
-    kv.push_back({memory + 2 * bytes * l, memory + 2 * bytes * l + bytes, dtype, kPage, static_cast<int32_t>(s.kv_heads),
-                  static_cast<int32_t>(s.head_dim)});
+    kv.push_back({memory + 2 * bytes * l, memory + 2 * bytes * l + bytes, dtype, kPage,
+                  static_cast<int32_t>(s.kv_heads), static_cast<int32_t>(s.head_dim)});
   }
   for (int64_t i = 0; i < 2 * bytes * layers / element; ++i) {
     const float value = random_float();
     const uint16_t half = f32_to_f16(value);
-    std::memcpy(memory + i * element, element == 2 ? static_cast<const void*>(&half) : &value, static_cast<size_t>(element));
+    std::memcpy(memory + i * element, element == 2 ? static_cast<const void*>(&half) : &value,
+                static_cast<size_t>(element));
   }
   std::vector<float> q(static_cast<size_t>(s.rows * s.heads * s.head_dim)), y(q.size());
   for (float& v : q) v = random_float();
   std::vector<int32_t> positions, index(static_cast<size_t>(s.rows), 0), blocks;
-  for (int64_t t = 0; t < s.rows; ++t) positions.push_back(static_cast<int32_t>(s.context - s.rows + t));
+  for (int64_t t = 0; t < s.rows; ++t)
+    positions.push_back(static_cast<int32_t>(s.context - s.rows + t));
   for (int64_t p = 0; p < pages; ++p) blocks.push_back(static_cast<int32_t>(pages - 1 - p));
-  b.scratch.resize(static_cast<size_t>(b.threads) * (b.kernels().scratch_bytes(s.head_dim, s.heads / s.kv_heads) + 128));
+  b.scratch.resize(static_cast<size_t>(b.threads) *
+                   (b.kernels().scratch_bytes(s.head_dim, s.heads / s.kv_heads) + 128));
   const double seconds = b.time([&](const ops::Worker& w) {
     for (const ops::KvLayer& layer : kv) {
-      const ops::AttentionArgs a{s.rows, q.data(), s.heads * s.head_dim, &layer, positions.data(), index.data(),
-                                 blocks.data(), pages, y.data(), s.heads, 0.125f};
+      const ops::AttentionArgs a{s.rows,
+                                 q.data(),
+                                 s.heads * s.head_dim,
+                                 &layer,
+                                 positions.data(),
+                                 index.data(),
+                                 blocks.data(),
+                                 pages,
+                                 y.data(),
+                                 s.heads,
+                                 0.125f};
       b.kernels().run[static_cast<int>(Op::kAttention)](&a, w);
     }
   });
   double tokens = 0;
   for (int32_t p : positions) tokens += p + 1;
   const double flops = 4.0 * tokens * static_cast<double>(s.heads * s.head_dim * layers);
-  std::printf("%s: %8.1f us a layer, %5.1f GB/s of KV, %5.1f GFLOP/s\n", name.c_str(), seconds / static_cast<double>(layers) * 1e6,
+  std::printf("%s: %8.1f us a layer, %5.1f GB/s of KV, %5.1f GFLOP/s\n", name.c_str(),
+              seconds / static_cast<double>(layers) * 1e6,
               2.0 * static_cast<double>(bytes * layers) / seconds * 1e-9, flops / seconds * 1e-9);
   b.device->release(memory, 0);
 }
@@ -237,14 +267,16 @@ int main(int argc, char** argv) {
   b.threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : 1;
   b.word = argc > 3 ? argv[3] : "";
   std::printf("target %s, %d threads\n", b.device->target().c_str(), b.threads);
-  const std::vector<Shape2> shapes = {{576, 960}, {576, 576}, {576, 3072}, {1536, 576}, {576, 49152}};
-  for (const auto& [type, input] : std::vector<std::pair<DType, DType>>{{DType::kQ4_1, DType::kQA8},
-                                                                        {DType::kQ4_1, DType::kQA16},
-                                                                        {DType::kQ4_0, DType::kQA8},
-                                                                        {DType::kQ8_0, DType::kQA8},
-                                                                        {DType::kQ8_0, DType::kQA16},
-                                                                        {DType::kF16, DType::kF32},
-                                                                        {DType::kF32, DType::kF32}}) {
+  const std::vector<Shape2> shapes = {
+      {576, 960}, {576, 576}, {576, 3072}, {1536, 576}, {576, 49152}};
+  for (const auto& [type, input] :
+       std::vector<std::pair<DType, DType>>{{DType::kQ4_1, DType::kQA8},
+                                            {DType::kQ4_1, DType::kQA16},
+                                            {DType::kQ4_0, DType::kQA8},
+                                            {DType::kQ8_0, DType::kQA8},
+                                            {DType::kQ8_0, DType::kQA16},
+                                            {DType::kF16, DType::kF32},
+                                            {DType::kF32, DType::kF32}}) {
     for (const Shape2& shape : shapes) {
       if (shape.n < 40000 || type == DType::kQ8_0) bench_linear(b, type, input, shape);
     }

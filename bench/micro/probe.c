@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two physical limits the benchmarks divide by, on T threads: read bandwidth over a buffer far larger than the caches,
- * and fused multiply-add throughput in registers. Prints {"read_gb_s": x, "fma_gflop_s": y}. Compiled with -march=native. */
+ * The two physical limits the benchmarks divide by, on T threads: read bandwidth over a buffer far
+ * larger than the caches, and fused multiply-add throughput in registers. Prints {"read_gb_s": x,
+ * "fma_gflop_s": y}. Compiled with -march=native. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DType: the element types of tensors, plain and block-quantised, and the three numbers that describe each.
-// The block formats are those of the GGUF specification (ggml block layouts).
+// DType: the element types of tensors, plain and block-quantised, and the three numbers that
+// describe each. The block formats are those of the GGUF specification (ggml block layouts).
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 namespace lmn {
 
 // X(enumerator, "name", elements per block, bytes per block)
-#define LMN_DTYPES(X)            \
-  X(kF32, "f32", 1, 4)           \
-  X(kF16, "f16", 1, 2)           \
-  X(kBF16, "bf16", 1, 2)         \
-  X(kF64, "f64", 1, 8)           \
-  X(kI8, "i8", 1, 1)             \
-  X(kI16, "i16", 1, 2)           \
-  X(kI32, "i32", 1, 4)           \
-  X(kI64, "i64", 1, 8)           \
-  X(kU8, "u8", 1, 1)             \
-  X(kBool, "bool", 1, 1)         \
-  X(kQ4_0, "q4_0", 32, 18)       \
-  X(kQ4_1, "q4_1", 32, 20)       \
-  X(kQ5_0, "q5_0", 32, 22)       \
-  X(kQ5_1, "q5_1", 32, 24)       \
-  X(kQ8_0, "q8_0", 32, 34)       \
-  X(kQ4_K, "q4_k", 256, 144)     \
-  X(kQ5_K, "q5_k", 256, 176)     \
-  X(kQ6_K, "q6_k", 256, 210)     \
-  X(kQA8, "qa8", 32, 40)         \
+#define LMN_DTYPES(X)        \
+  X(kF32, "f32", 1, 4)       \
+  X(kF16, "f16", 1, 2)       \
+  X(kBF16, "bf16", 1, 2)     \
+  X(kF64, "f64", 1, 8)       \
+  X(kI8, "i8", 1, 1)         \
+  X(kI16, "i16", 1, 2)       \
+  X(kI32, "i32", 1, 4)       \
+  X(kI64, "i64", 1, 8)       \
+  X(kU8, "u8", 1, 1)         \
+  X(kBool, "bool", 1, 1)     \
+  X(kQ4_0, "q4_0", 32, 18)   \
+  X(kQ4_1, "q4_1", 32, 20)   \
+  X(kQ5_0, "q5_0", 32, 22)   \
+  X(kQ5_1, "q5_1", 32, 24)   \
+  X(kQ8_0, "q8_0", 32, 34)   \
+  X(kQ4_K, "q4_k", 256, 144) \
+  X(kQ5_K, "q5_k", 256, 176) \
+  X(kQ6_K, "q6_k", 256, 210) \
+  X(kQA8, "qa8", 32, 40)     \
   X(kQA16, "qa16", 32, 72)
 
-// kQA8 and kQA16 are the activation formats of the integer kernels, never a file format: see ops/quantized_rows.h.
+// kQA8 and kQA16 are the activation formats of the integer kernels, never a file format: see
+// ops/quantized_rows.h.
 
 enum class DType : uint8_t {
 #define X(e, name, elements, bytes) e,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scalar conversions of IEEE binary16 and bfloat16, round to nearest even. Bulk conversion belongs to the CPU kernels.
+// Scalar conversions of IEEE binary16 and bfloat16, round to nearest even. Bulk conversion belongs
+// to the CPU kernels.
 #pragma once
 
 #include <bit>
@@ -29,7 +30,8 @@ inline uint16_t f32_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
+  if (magnitude > 0x7F800000u)
+    return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
   if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // 65520 and above round to infinity
   if (magnitude < 0x38800000u) {                        // below 2^-14: subnormal or zero
     if (magnitude < 0x33000000u) return sign;
@@ -45,7 +47,9 @@ inline uint16_t f32_to_f16(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-inline float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
+inline float bf16_to_f32(uint16_t h) {
+  return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+}
 
 inline uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TensorView: a dense, row-major tensor in somebody else's memory. dims[rank-1] is the fastest (GGUF's ne[0] is
-// dims[rank-1] here: a weight of a linear layer is [out_features, in_features]). Block-quantised types are blocked
-// along the last dimension, which is a multiple of the block. Who owns `data` is said where a view is handed out.
+// TensorView: a dense, row-major tensor in somebody else's memory. dims[rank-1] is the fastest
+// (GGUF's ne[0] is dims[rank-1] here: a weight of a linear layer is [out_features, in_features]).
+// Block-quantised types are blocked along the last dimension, which is a multiple of the block. Who
+// owns `data` is said where a view is handed out.
 #pragma once
 
 #include <array>
@@ -27,7 +28,8 @@ struct Shape {
   int64_t operator[](int i) const { return dims[static_cast<size_t>(i)]; }
   int64_t& operator[](int i) { return dims[static_cast<size_t>(i)]; }
   int64_t last() const { return rank == 0 ? 1 : dims[static_cast<size_t>(rank - 1)]; }
-  // Product of the dimensions. Callers that read shapes from files check for overflow first (formats do).
+  // Product of the dimensions. Callers that read shapes from files check for overflow first
+  // (formats do).
   int64_t elements() const {
     int64_t n = 1;
     for (int i = 0; i < rank; ++i) n *= dims[static_cast<size_t>(i)];

@@ -33,7 +33,8 @@ CpuFeatures cpu_features() {
   constexpr uint64_t kYmm = 0x6, kZmm = 0xE6;  // XMM and YMM; with opmask, upper ZMM and ZMM16-31
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
   features.avx2 = bit(b, 5) && fma && f16c && (saved & kYmm) == kYmm;
-  const bool avx512 = bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && bit(c, 11);  // F DQ BW VL, VNNI
+  const bool avx512 =
+      bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && bit(c, 11);  // F DQ BW VL, VNNI
   features.avx512 = features.avx2 && avx512 && (saved & kZmm) == kZmm;
   return features;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the processor can do and the operating system has enabled (a register set that the system does not save on a context
-// switch is as good as absent). Everything is false on machines that are not x86.
+// What the processor can do and the operating system has enabled (a register set that the system
+// does not save on a context switch is as good as absent). Everything is false on machines that are
+// not x86.
 #pragma once
 
 namespace lmn::cpu {

@@ -20,23 +20,28 @@ using ops::PackRequest;
 using ops::Worker;
 
 bool is_float(DType type) { return weight_kind(type).scales == ScaleKind::kNone; }
-int64_t lanes_of(const IsaKernels& isa, DType type) { return is_float(type) ? isa.float_lanes : isa.quant_lanes; }
+int64_t lanes_of(const IsaKernels& isa, DType type) {
+  return is_float(type) ? isa.float_lanes : isa.quant_lanes;
+}
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of one row of what a Linear reads.
 int64_t input_row_bytes(const PackedMatrix& m) { return row_bytes(m.input_type, m.columns); }
 
-// The share of `count` units that begins where `share` of `total` cost does; unit costs are equal within the segment, and
-// `before` is the cost of earlier segments. A unit belongs to the part in whose share its middle lies.
+// The share of `count` units that begins where `share` of `total` cost does; unit costs are equal
+// within the segment, and `before` is the cost of earlier segments. A unit belongs to the part in
+// whose share its middle lies.
 int64_t first_unit(int64_t before, int64_t unit_cost, int64_t count, int64_t bound) {
   if (bound <= before) return 0;
   return std::min(count, (2 * (bound - before) + unit_cost - 1) / (2 * unit_cost));
 }
 
-// From so many rows on, the cost of a panel is its arithmetic, which is the same for every type; below, it is its bytes.
+// From so many rows on, the cost of a panel is its arithmetic, which is the same for every type;
+// below, it is its bytes.
 constexpr int64_t kComputeBoundRows = 6;
 
-// An interleaved matrix is one segment whose panels alternate between the two halves; a unit of work is then a pair.
+// An interleaved matrix is one segment whose panels alternate between the two halves; a unit of
+// work is then a pair.
 template <const IsaKernels& kIsa>
 void linear(const void* args, const Worker& worker) {
   const auto& a = *static_cast<const ops::LinearArgs*>(args);
@@ -84,13 +89,15 @@ template <const IsaKernels& kIsa>
 void embedding(const void* args, const Worker& worker) {
   const auto& a = *static_cast<const ops::EmbeddingArgs*>(args);
   const PackedMatrix& m = *a.table;
-  const int64_t begin = a.rows * worker.part / worker.parts, end = a.rows * (worker.part + 1) / worker.parts;
+  const int64_t begin = a.rows * worker.part / worker.parts,
+                end = a.rows * (worker.part + 1) / worker.parts;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t id = a.ids[t];
     for (const PackedSegment& s : m.segments) {
       if (id < s.row_begin || id >= s.row_begin + s.rows) continue;
       const int64_t lanes = lanes_of(kIsa, s.source), row = id - s.row_begin;
-      const std::byte* panel = m.data + s.offset + row / lanes * panel_bytes(s.source, m.columns, lanes);
+      const std::byte* panel =
+          m.data + s.offset + row / lanes * panel_bytes(s.source, m.columns, lanes);
       kIsa.unpack({s.source, m.input_type, m.columns, panel, row % lanes, a.y + t * a.columns});
     }
   }
@@ -100,7 +107,8 @@ void embedding(const void* args, const Worker& worker) {
 void rope_table(const void* args, const Worker& worker) {
   const auto& a = *static_cast<const ops::RopeTableArgs*>(args);
   const int64_t half = a.rot_dim / 2;
-  const int64_t begin = a.rows * worker.part / worker.parts, end = a.rows * (worker.part + 1) / worker.parts;
+  const int64_t begin = a.rows * worker.part / worker.parts,
+                end = a.rows * (worker.part + 1) / worker.parts;
   for (int64_t t = begin; t < end; ++t) {
     float* y = a.cos_sin + t * a.rot_dim;
     for (int64_t i = 0; i < half; ++i) {
@@ -113,9 +121,11 @@ void rope_table(const void* args, const Worker& worker) {
 
 void gather_rows(const void* args, const Worker& worker) {
   const auto& a = *static_cast<const ops::GatherRowsArgs*>(args);
-  const int64_t begin = a.rows * worker.part / worker.parts, end = a.rows * (worker.part + 1) / worker.parts;
+  const int64_t begin = a.rows * worker.part / worker.parts,
+                end = a.rows * (worker.part + 1) / worker.parts;
   for (int64_t t = begin; t < end; ++t) {
-    std::memcpy(a.y + t * a.columns, a.x + a.indices[t] * a.columns, static_cast<size_t>(a.columns) * sizeof(float));
+    std::memcpy(a.y + t * a.columns, a.x + a.indices[t] * a.columns,
+                static_cast<size_t>(a.columns) * sizeof(float));
   }
 }
 
@@ -124,8 +134,9 @@ Result<DType> linear_input_type(DType weight, int64_t columns, bool precise) {
   LMN_RETURN_IF_ERROR(ops::validate_weight_type(weight, columns));
   const WeightKind kind = weight_kind(weight);
   if (is_float(weight)) return DType::kF32;
-  // Without a byte dot product, 8-bit weights multiply 16-bit activations as fast as 8-bit ones. q6_k has two scales in a
-  // block of 32, whose activations have one sum: it takes signed bytes only.
+  // Without a byte dot product, 8-bit weights multiply 16-bit activations as fast as 8-bit ones.
+  // q6_k has two scales in a block of 32, whose activations have one sum: it takes signed bytes
+  // only.
   const bool bytes_gain = kind.bits == 4 || (kIsa.byte_dot && kind.scales != ScaleKind::kSuper16);
   return precise || !bytes_gain ? DType::kQA16 : DType::kQA8;
 }
@@ -141,7 +152,8 @@ Result<PackedMatrix> plan_pack(const PackRequest& request) {
     LMN_ASSIGN_OR_RETURN(const DType least, linear_input_type<kIsa>(piece.dtype, m.columns, false));
     if (least == DType::kQA16 && request.input_type == DType::kQA8) {
       const std::string_view type = info(piece.dtype).name;
-      return error(Code::kUnsupported, "pack: weights of type %.*s take qa16 activations on this CPU, not qa8",
+      return error(Code::kUnsupported,
+                   "pack: weights of type %.*s take qa16 activations on this CPU, not qa8",
                    static_cast<int>(type.size()), type.data());
     }
     if (m.interleaved && m.rows > 0) {  // the second piece shares the segment of the first
@@ -161,7 +173,8 @@ Result<PackedMatrix> plan_pack(const PackRequest& request) {
 }
 
 template <const IsaKernels& kIsa>
-void pack(const PackRequest& request, const PackedMatrix& m, std::byte* data, const Worker& worker) {
+void pack(const PackRequest& request, const PackedMatrix& m, std::byte* data,
+          const Worker& worker) {
   const int64_t share_begin = m.bytes * worker.part / worker.parts;
   const int64_t share_end = m.bytes * (worker.part + 1) / worker.parts;
   for (size_t i = 0; i < request.pieces.size(); ++i) {
@@ -170,7 +183,8 @@ void pack(const PackRequest& request, const PackedMatrix& m, std::byte* data, co
     const int64_t lanes = lanes_of(kIsa, piece.dtype), file_row = row_bytes(piece.dtype, m.columns);
     const int64_t bytes = panel_bytes(piece.dtype, m.columns, lanes);
     for (int64_t panel = 0; panel < divide_up(piece.shape[0], lanes); ++panel) {
-      const int64_t at = s.offset + (m.interleaved ? 2 * panel + static_cast<int64_t>(i) : panel) * bytes;
+      const int64_t at =
+          s.offset + (m.interleaved ? 2 * panel + static_cast<int64_t>(i) : panel) * bytes;
       if (at < share_begin || at >= share_end) continue;
       const int64_t first = panel * lanes;
       kIsa.pack({piece.dtype, m.input_type, m.columns, piece.data + first * file_row,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel tables of the CPU, one per instruction set: operators as plans call them, on top of what an instruction set's
-// file exports (kernels/isa.h). Here work is split among workers and packed matrices are laid out; compiled for the
-// baseline, like everything else.
+// The kernel tables of the CPU, one per instruction set: operators as plans call them, on top of
+// what an instruction set's file exports (kernels/isa.h). Here work is split among workers and
+// packed matrices are laid out; compiled for the baseline, like everything else.
 #pragma once
 
 #include "ops/kernel.h"

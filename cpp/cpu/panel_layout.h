@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The packed layout of a weight: panels of `lanes` output channels. A panel is one stream, read from front to back:
+// The packed layout of a weight: panels of `lanes` output channels. A panel is one stream, read
+// from front to back:
 //
 //   float weights       values [columns][lanes]
-//   quantised weights   per block of 32 columns: what ScaleKind says, [lanes] each; then the quants of the block (below).
-//                       K-quants have, before the first of every 8 blocks, their supers, [lanes] each
+//   quantised weights   per block of 32 columns: what ScaleKind says, [lanes] each; then the quants
+//   of the block (below).
+//                       K-quants have, before the first of every 8 blocks, their supers, [lanes]
+//                       each
 //
-// Quants of one block, as units of `lanes` x 4 bytes (one vector; lane c belongs to channel c; k counts within the block):
-//   4-bit, kQA8    4 units; byte i of unit j holds k = 4j + i in its low nibble and 16 + 4j + i in its high one
-//   4-bit, kQA16   the same with the middle bytes of each lane swapped, so that masking 16-bit halves gives neighbouring
-//                  pairs: unit j shifted by 0, 4, 8, 12 gives k = 4j, 16 + 4j, 4j + 2, 18 + 4j and the k after each
+// Quants of one block, as units of `lanes` x 4 bytes (one vector; lane c belongs to channel c; k
+// counts within the block):
+//   4-bit, kQA8    4 units; byte i of unit j holds k = 4j + i in its low nibble and 16 + 4j + i in
+//   its high one 4-bit, kQA16   the same with the middle bytes of each lane swapped, so that
+//   masking 16-bit halves gives neighbouring
+//                  pairs: unit j shifted by 0, 4, 8, 12 gives k = 4j, 16 + 4j, 4j + 2, 18 + 4j and
+//                  the k after each
 //   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i, unsigned: q + byte_zero()
 //   8-bit, kQA16   16 half units of `lanes` x 2 bytes; byte i of half unit j is k = 2j + i, signed
 //
-// Bytes per weight are the file's for q4_0, q4_1, q8_0, q6_k (1.07 against 0.82), q4_k (0.58 against 0.5625) and the float
-// types; q5_0, q5_1 and q5_k are widened to 8 bits (1.06, 1.125 and 1.08 against 0.6875, 0.75 and 0.6875).
+// Bytes per weight are the file's for q4_0, q4_1, q8_0, q6_k (1.07 against 0.82), q4_k (0.58
+// against 0.5625) and the float types; q5_0, q5_1 and q5_k are widened to 8 bits (1.06, 1.125
+// and 1.08 against 0.6875, 0.75 and 0.6875).
 //
 // Plain data and internal linkage: fenced kernel files include this header.
 #pragma once
@@ -27,33 +34,45 @@ namespace lmn::cpu {
 namespace {
 
 enum class ScaleKind : uint8_t {
-  kNone,      // float weights
-  kHalf,      // f16 scale per block
-  kHalfMin,   // f16 scale, f16 minimum per block
-  kSuper,     // u8 scale, u8 minimum per block; f16 d and f16 -dmin per 256: scale = d * u8, minimum = -dmin * u8
-  kSuper16,   // two s8 scales per block, one for each 16 columns; f16 d per 256
+  kNone,     // float weights
+  kHalf,     // f16 scale per block
+  kHalfMin,  // f16 scale, f16 minimum per block
+  kSuper,  // u8 scale, u8 minimum per block; f16 d and f16 -dmin per 256: scale = d * u8, minimum =
+           // -dmin * u8
+  kSuper16,  // two s8 scales per block, one for each 16 columns; f16 d per 256
 };
 
 struct WeightKind {
-  int bits = 0;         // of a stored integer or float: 4, 8, 16, 32
-  int zero = 0;         // what the file's integers are offset by: 8 for q4_0, 16 for q5_0, 32 for q6_k
+  int bits = 0;  // of a stored integer or float: 4, 8, 16, 32
+  int zero = 0;  // what the file's integers are offset by: 8 for q4_0, 16 for q5_0, 32 for q6_k
   ScaleKind scales = ScaleKind::kNone;
 };
 
 [[maybe_unused]] constexpr WeightKind weight_kind(DType type) {
   switch (type) {
-    case DType::kF32: return {32, 0, ScaleKind::kNone};
+    case DType::kF32:
+      return {32, 0, ScaleKind::kNone};
     case DType::kF16:
-    case DType::kBF16: return {16, 0, ScaleKind::kNone};
-    case DType::kQ4_0: return {4, 8, ScaleKind::kHalf};
-    case DType::kQ4_1: return {4, 0, ScaleKind::kHalfMin};
-    case DType::kQ4_K: return {4, 0, ScaleKind::kSuper};
-    case DType::kQ8_0: return {8, 0, ScaleKind::kHalf};
-    case DType::kQ5_0: return {8, 16, ScaleKind::kHalf};
-    case DType::kQ5_1: return {8, 0, ScaleKind::kHalfMin};
-    case DType::kQ5_K: return {8, 0, ScaleKind::kSuper};
-    case DType::kQ6_K: return {8, 32, ScaleKind::kSuper16};
-    default: return {};
+    case DType::kBF16:
+      return {16, 0, ScaleKind::kNone};
+    case DType::kQ4_0:
+      return {4, 8, ScaleKind::kHalf};
+    case DType::kQ4_1:
+      return {4, 0, ScaleKind::kHalfMin};
+    case DType::kQ4_K:
+      return {4, 0, ScaleKind::kSuper};
+    case DType::kQ8_0:
+      return {8, 0, ScaleKind::kHalf};
+    case DType::kQ5_0:
+      return {8, 16, ScaleKind::kHalf};
+    case DType::kQ5_1:
+      return {8, 0, ScaleKind::kHalfMin};
+    case DType::kQ5_K:
+      return {8, 0, ScaleKind::kSuper};
+    case DType::kQ6_K:
+      return {8, 32, ScaleKind::kSuper16};
+    default:
+      return {};
   }
 }
 
@@ -74,11 +93,13 @@ struct WeightKind {
   const WeightKind kind = weight_kind(type);
   const int64_t bytes = kind.scales == ScaleKind::kNone
                             ? columns * lanes * kind.bits / 8
-                            : columns / 32 * block_bytes(type, lanes) + columns / 256 * lanes * super_bytes(kind.scales);
+                            : columns / 32 * block_bytes(type, lanes) +
+                                  columns / 256 * lanes * super_bytes(kind.scales);
   return (bytes + 63) / 64 * 64;
 }
 
-// Where block b of a panel begins: its scales. The supers of its group of 8 begin super_offset(b) bytes in.
+// Where block b of a panel begins: its scales. The supers of its group of 8 begin super_offset(b)
+// bytes in.
 [[maybe_unused]] constexpr int64_t block_offset(DType type, int64_t lanes, int64_t b) {
   return b * block_bytes(type, lanes) + (b / 8 + 1) * lanes * super_bytes(weight_kind(type).scales);
 }

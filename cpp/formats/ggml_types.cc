@@ -12,9 +12,9 @@ constexpr GgmlType foreign(uint32_t number, std::string_view name, uint32_t elem
   return {number, name, elements, bytes, std::nullopt};
 }
 
-// 4 and 5 (q4_2, q4_3) were withdrawn before GGUF existed. 31 to 33 and 36 to 38 were written for a while: their
-// blocks, interleaved by rows, are as large as the plain type's. q8_1 is 36 bytes in ggml (two halves and 32 bytes);
-// the Python gguf package still says 40.
+// 4 and 5 (q4_2, q4_3) were withdrawn before GGUF existed. 31 to 33 and 36 to 38 were written for a
+// while: their blocks, interleaved by rows, are as large as the plain type's. q8_1 is 36 bytes in
+// ggml (two halves and 32 bytes); the Python gguf package still says 40.
 constexpr GgmlType kTypes[] = {
     known(0, DType::kF32),
     known(1, DType::kF16),

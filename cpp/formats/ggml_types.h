@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensor types that GGUF files number: names and block layouts of all known ones, and which of them are a DType of
-// this library. Numbers never change meaning (ggml.h: enum ggml_type).
+// The tensor types that GGUF files number: names and block layouts of all known ones, and which of
+// them are a DType of this library. Numbers never change meaning (ggml.h: enum ggml_type).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GgufModel: opening (one file or all parts of a split one) and looking things up. gguf_parse.cc reads one file.
+// GgufModel: opening (one file or all parts of a split one) and looking things up. gguf_parse.cc
+// reads one file.
 #include "formats/gguf.h"
 
 #include <sys/stat.h>

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GGUF, versions 2 and 3, little endian (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): a directory of
-// metadata and tensors over the bytes of one file, or of all parts of a split one. Opening reads and checks the whole
-// directory: every offset, count, length and product against the file, so that nothing handed out here can point
-// outside it. It copies no weight and no string, and does not interpret keys beyond general.alignment and split.*;
-// architectures belong to models/, vocabularies to text/.
+// GGUF, versions 2 and 3, little endian
+// (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): a directory of metadata and tensors
+// over the bytes of one file, or of all parts of a split one. Opening reads and checks the whole
+// directory: every offset, count, length and product against the file, so that nothing handed out
+// here can point outside it. It copies no weight and no string, and does not interpret keys beyond
+// general.alignment and split.*; architectures belong to models/, vocabularies to text/.
 //
-// Lifetime: everything handed out (keys, strings, arrays, tensor data) points into the file's bytes, which live as long
-// as any copy of the GgufModel or its owner() does. Thread rule: immutable after open; any thread may read.
-// mapped_file.h says what happens when the file itself changes meanwhile.
+// Lifetime: everything handed out (keys, strings, arrays, tensor data) points into the file's
+// bytes, which live as long as any copy of the GgufModel or its owner() does. Thread rule:
+// immutable after open; any thread may read. mapped_file.h says what happens when the file itself
+// changes meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +45,8 @@ enum class GgufType : uint32_t {  // numbers of the specification
 };
 std::string_view to_string(GgufType type);  // "u8" … "f64", "bool", "string", "array"
 
-// The strings of a string array, in order: `for (std::string_view s : strings)`. Bytes as they are, not checked UTF-8.
+// The strings of a string array, in order: `for (std::string_view s : strings)`. Bytes as they are,
+// not checked UTF-8.
 class GgufStrings {
  public:
   class iterator {
@@ -85,8 +88,8 @@ class GgufStrings {
 
 class GgufArray;
 
-// One metadata value. Copy it freely: it is a type and two pointers. Conversions report CORRUPT with the expected and
-// the actual type; GgufModel::get puts the file and the key in front.
+// One metadata value. Copy it freely: it is a type and two pointers. Conversions report CORRUPT
+// with the expected and the actual type; GgufModel::get puts the file and the key in front.
 class GgufValue {
  public:
   GgufValue() = default;
@@ -94,9 +97,9 @@ class GgufValue {
       : type_(type), begin_(begin), end_(end) {}
 
   GgufType type() const { return type_; }
-  // T: [u]int{8,16,32,64}_t from any integer type when the value fits; float, double from f32, f64 (rounded to
-  // float when it is in range) and integers up to 2^24 or 2^53 in magnitude; bool from bool; std::string_view from
-  // string.
+  // T: [u]int{8,16,32,64}_t from any integer type when the value fits; float, double from f32, f64
+  // (rounded to float when it is in range) and integers up to 2^24 or 2^53 in magnitude; bool from
+  // bool; std::string_view from string.
   template <typename T>
   Result<T> get() const;
   Result<GgufArray> array() const;
@@ -129,7 +132,8 @@ class GgufArray {
   const std::byte* end_ = nullptr;
 };
 
-// A tensor of the directory. Listed whatever its type; only view() asks that this build can compute with it.
+// A tensor of the directory. Listed whatever its type; only view() asks that this build can compute
+// with it.
 struct GgufTensor {
   std::string_view name;
   uint32_t ggml_type = 0;
@@ -149,14 +153,16 @@ struct GgufOptions {
 
 struct GgufDirectory;  // gguf_directory.h, for this room only
 
-// Copies share one directory and the mappings; a moved-from model may only be assigned to or destroyed.
+// Copies share one directory and the mappings; a moved-from model may only be assigned to or
+// destroyed.
 class GgufModel {
  public:
-  // A split model opens by any of its parts (NAME-00001-of-00003.gguf), which lie in one folder. Errors: those of
-  // MappedFile::open; CORRUPT, and UNSUPPORTED for big-endian files and other versions; each names the file.
+  // A split model opens by any of its parts (NAME-00001-of-00003.gguf), which lie in one folder.
+  // Errors: those of MappedFile::open; CORRUPT, and UNSUPPORTED for big-endian files and other
+  // versions; each names the file.
   static Result<GgufModel> open(const std::string& path, const GgufOptions& options = {});
-  // Over bytes the caller keeps alive and unchanged, 8-byte aligned at the front; `name` stands in messages. A part of
-  // a split model stands alone.
+  // Over bytes the caller keeps alive and unchanged, 8-byte aligned at the front; `name` stands in
+  // messages. A part of a split model stands alone.
   static Result<GgufModel> parse(std::span<const std::byte> bytes, std::string_view name);
 
   const std::string& path() const;  // as given to open, or the name given to parse
@@ -168,7 +174,8 @@ class GgufModel {
   const GgufValue& value(size_t i) const;
   const GgufValue* find(std::string_view key) const;  // null when absent
 
-  // The value of a key, by the rules of GgufValue::get. NOT_FOUND when absent; get_or then returns the fallback.
+  // The value of a key, by the rules of GgufValue::get. NOT_FOUND when absent; get_or then returns
+  // the fallback.
   template <typename T>
   Result<T> get(std::string_view key) const;
   template <typename T>
@@ -183,8 +190,8 @@ class GgufModel {
   const GgufTensor& tensor(size_t i) const;
   const GgufTensor* find_tensor(std::string_view name) const;  // null when absent
 
-  // The data of a tensor of this model (`tensor` comes from it), aligned to at least 8 bytes. UNSUPPORTED for types
-  // this build cannot compute with; NOT_FOUND for an absent name.
+  // The data of a tensor of this model (`tensor` comes from it), aligned to at least 8 bytes.
+  // UNSUPPORTED for types this build cannot compute with; NOT_FOUND for an absent name.
   Result<TensorView> view(const GgufTensor& tensor) const;
   Result<TensorView> view(std::string_view name) const;
 

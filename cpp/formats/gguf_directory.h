@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inside the room: what a GgufModel points to, and the parser that fills it. Nothing is stored here before it was
-// checked against the bytes; the accessors of gguf.h rely on that and do not check again. Names are found by binary search in
-// sorted indices: no hashing, so a file cannot be built to make lookups or opening quadratic.
+// Inside the room: what a GgufModel points to, and the parser that fills it. Nothing is stored here
+// before it was checked against the bytes; the accessors of gguf.h rely on that and do not check
+// again. Names are found by binary search in sorted indices: no hashing, so a file cannot be built
+// to make lookups or opening quadratic.
 #pragma once
 
 #include <cstring>
@@ -17,11 +18,12 @@
 
 namespace lmn::formats {
 
-// The specification's limit for keys. For tensor names it says 64; 127 is what ggml holds in its larger build
-// (GGML_MAX_NAME=128, with the NUL), and such files exist.
+// The specification's limit for keys. For tensor names it says 64; 127 is what ggml holds in its
+// larger build (GGML_MAX_NAME=128, with the NUL), and such files exist.
 inline constexpr size_t kMaxKeyLength = 65535;
 inline constexpr size_t kMaxTensorNameLength = 127;
-// Far above any model (the largest have some ten thousand tensors); bounds the memory of a directory to ~100 MB.
+// Far above any model (the largest have some ten thousand tensors); bounds the memory of a
+// directory to ~100 MB.
 inline constexpr uint64_t kMaxEntries = 1u << 20;
 // Arrays of arrays occur in no known file; the specification allows any depth.
 inline constexpr int kMaxArrayDepth = 4;
@@ -51,13 +53,15 @@ struct GgufDirectory {
   std::vector<uint32_t> by_name;                  // indices into tensors, sorted by name
 };
 
-// Fills `part` from the bytes of one file; tensors get `index` as their part. Messages lack the file's name.
+// Fills `part` from the bytes of one file; tensors get `index` as their part. Messages lack the
+// file's name.
 Status parse_part(std::span<const std::byte> bytes, uint32_t index, GgufPart* part);
 
 // Sorts indices by name; on a duplicate names it ("two tensors are named 'x'").
 Status index_tensors(const std::vector<GgufTensor>& tensors, std::vector<uint32_t>* by_name);
 
-// 'name' for a message: quoted, control characters and bytes beyond ASCII escaped, long names shortened.
+// 'name' for a message: quoted, control characters and bytes beyond ASCII escaped, long names
+// shortened.
 std::string quoted(std::string_view name);
 
 // Unaligned little-endian load. Builds for big-endian machines are refused in gguf_value.cc.
@@ -96,7 +100,6 @@ constexpr size_t scalar_size(GgufType type) {
 }  // namespace lmn::formats
 
 // The C++ types that numbers of the metadata are read as, for explicit instantiation.
-#define LMN_GGUF_NUMBERS(X)                                                               \
-  X(uint8_t)                                                                              \
-  X(int8_t) X(uint16_t) X(int16_t) X(uint32_t) X(int32_t) X(uint64_t) X(int64_t) X(float) \
-      X(double)
+#define LMN_GGUF_NUMBERS(X) \
+  X(uint8_t)                \
+  X(int8_t) X(uint16_t) X(int16_t) X(uint32_t) X(int32_t) X(uint64_t) X(int64_t) X(float) X(double)

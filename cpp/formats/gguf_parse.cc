@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of one GGUF file → GgufPart. The bytes are hostile: every read is bounded, every count is compared with
-// the bytes that are left before anything is allocated for it, every sum and product is checked.
+// The bytes of one GGUF file → GgufPart. The bytes are hostile: every read is bounded, every count
+// is compared with the bytes that are left before anything is allocated for it, every sum and
+// product is checked.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -15,7 +16,8 @@ namespace {
 
 using ull = unsigned long long;
 
-// The shortest entry: name length, one character, then type and one byte; or rank, one dimension, type and offset.
+// The shortest entry: name length, one character, then type and one byte; or rank, one dimension,
+// type and offset.
 constexpr uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values of GGUF metadata over bytes that gguf_parse.cc has checked: conversions with range checks, array access.
+// Values of GGUF metadata over bytes that gguf_parse.cc has checked: conversions with range checks,
+// array access.
 #include <bit>
 #include <cmath>
 #include <limits>

@@ -13,7 +13,8 @@
 namespace lmn::formats {
 namespace {
 
-// Bytes between two progress calls: long enough to cost nothing, short enough for a bar that moves on a network disk.
+// Bytes between two progress calls: long enough to cost nothing, short enough for a bar that moves
+// on a network disk.
 constexpr uint64_t kStep = 16u << 20;
 
 // Linux 5.14. Older C library headers lack the name; the number is the kernel's ABI.
@@ -62,7 +63,8 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path, Re
   file->path_ = path;
   file->mode_ = mode;
   do {
-    // O_NONBLOCK: opening a FIFO by mistake must fail below and not wait for a writer. Regular files ignore it.
+    // O_NONBLOCK: opening a FIFO by mistake must fail below and not wait for a writer. Regular
+    // files ignore it.
     file->fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (file->fd_ < 0 && errno == EINTR);
   if (file->fd_ < 0) return open_error(path, errno);

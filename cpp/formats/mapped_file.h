@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MappedFile: the bytes of one regular file, read-only, from open to the last reference. It knows nothing of what the
-// bytes mean.
+// MappedFile: the bytes of one regular file, read-only, from open to the last reference. It knows
+// nothing of what the bytes mean.
 //
-// The hazard of mapping: kMap and kMapPopulate show the file itself. If another program shortens the file, touching a
-// byte past the new end raises SIGBUS, which a library cannot turn into a status without taking the host's signal
-// handlers. check_unchanged() makes that window small (call it before a long read, such as packing weights), but
-// cannot close it; what is written in place shows up in the bytes too. kCopy is immune to both: it reads the file
-// once into memory of its own. Replacing a file by rename, as downloaders and package managers do, is harmless in every
+// The hazard of mapping: kMap and kMapPopulate show the file itself. If another program shortens
+// the file, touching a byte past the new end raises SIGBUS, which a library cannot turn into a
+// status without taking the host's signal handlers. check_unchanged() makes that window small (call
+// it before a long read, such as packing weights), but cannot close it; what is written in place
+// shows up in the bytes too. kCopy is immune to both: it reads the file once into memory of its
+// own. Replacing a file by rename, as downloaders and package managers do, is harmless in every
 // mode, since the old inode lives as long as the mapping.
 #pragma once
 
@@ -28,15 +29,16 @@ enum class ReadMode {
   kCopy,  // read into anonymous memory: for network disks, and for files that others may change
 };
 
-// Called with bytes done and bytes in all while kMapPopulate and kCopy read, about every 16 MiB and at the end.
-// Returning false ends the reading with CANCELLED. Must not throw.
+// Called with bytes done and bytes in all while kMapPopulate and kCopy read, about every 16 MiB and
+// at the end. Returning false ends the reading with CANCELLED. Must not throw.
 using ReadProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
 // Immutable after open; every member may be called from any thread.
 class MappedFile {
  public:
-  // Errors: INVALID_ARGUMENT (a directory or another non-regular file, an unusable path), NOT_FOUND, IO (no permission,
-  // read errors, a file that changes while it is read), CORRUPT (empty), OUT_OF_MEMORY, CANCELLED.
+  // Errors: INVALID_ARGUMENT (a directory or another non-regular file, an unusable path),
+  // NOT_FOUND, IO (no permission, read errors, a file that changes while it is read), CORRUPT
+  // (empty), OUT_OF_MEMORY, CANCELLED.
   static Result<std::shared_ptr<MappedFile>> open(const std::string& path,
                                                   ReadMode mode = ReadMode::kMap,
                                                   const ReadProgress& progress = {});
@@ -49,12 +51,14 @@ class MappedFile {
   // Page-aligned at the front, never empty; valid while this object lives.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  // IO when the file's size or modification time is no longer what it was at open. Always OK for kCopy.
+  // IO when the file's size or modification time is no longer what it was at open. Always OK for
+  // kCopy.
   Status check_unchanged() const;
 
-  // A hint about bytes [offset, offset + length), clamped to the file; what can be read never changes, and refusals of
-  // the system are ignored. It covers whole pages inside the range only and lets the system drop them (they
-  // are read again from the file if touched); for kCopy, whose bytes exist nowhere else, it does nothing.
+  // A hint about bytes [offset, offset + length), clamped to the file; what can be read never
+  // changes, and refusals of the system are ignored. It covers whole pages inside the range only
+  // and lets the system drop them (they are read again from the file if touched); for kCopy, whose
+  // bytes exist nowhere else, it does nothing.
   void advise_dont_need(uint64_t offset, uint64_t length) const;
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builder: a graph written down operator by operator, as model files and tests do it. The first error sticks: every
-// later call does nothing and returns kNone, and finish() returns that error. Errors are those of Graph::add.
+// Builder: a graph written down operator by operator, as model files and tests do it. The first
+// error sticks: every later call does nothing and returns kNone, and finish() returns that error.
+// Errors are those of Graph::add.
 #pragma once
 
 #include <string>

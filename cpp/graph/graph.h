@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The intermediate representation between model files and plans: SSA. A graph is a list of values and a list of
-// nodes in an order in which every value is defined before it is used. It knows operators and shapes, never devices
-// or addresses of results. Graphs are values: passes take one and return another; constants are shared between
-// copies.
+// The intermediate representation between model files and plans: SSA. A graph is a list of values
+// and a list of nodes in an order in which every value is defined before it is used. It knows
+// operators and shapes, never devices or addresses of results. Graphs are values: passes take one
+// and return another; constants are shared between copies.
 //
-// Three things a value may be: an input (bound from step to step), a constant (bytes in a mapped file or owned), or the
-// output of a node. Everything a caller may get wrong is a Status from add() or verify() (schema.h has the rules).
+// Three things a value may be: an input (bound from step to step), a constant (bytes in a mapped
+// file or owned), or the output of a node. Everything a caller may get wrong is a Status from add()
+// or verify() (schema.h has the rules).
 #pragma once
 
 #include <concepts>
@@ -50,8 +51,8 @@ using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-// One dimension: a size, or the name of a size that changes from step to step ("tokens", "sequences", "outputs",
-// "pages").
+// One dimension: a size, or the name of a size that changes from step to step ("tokens",
+// "sequences", "outputs", "pages").
 struct Dim {
   int64_t size = 0;
   std::string symbol;  // empty: `size` counts
@@ -69,8 +70,9 @@ using Dims = std::vector<Dim>;
 
 enum class Kind : uint8_t {
   kTensor,
-  // One layer of the KV cache, [kv_heads, head_dim]. State is threaded through the graph as a value: a write takes the
-  // cache and returns it, so that order is a dependency like any other. Its element type is the cache's own affair.
+  // One layer of the KV cache, [kv_heads, head_dim]. State is threaded through the graph as a
+  // value: a write takes the cache and returns it, so that order is a dependency like any other.
+  // Its element type is the cache's own affair.
   kKvCache,
 };
 
@@ -87,14 +89,16 @@ inline ValueType kv_cache(int64_t kv_heads, int64_t head_dim) {
   return {Kind::kKvCache, DType::kF32, {kv_heads, head_dim}};
 }
 
-// One tensor of a file. `owner` keeps its bytes alive and unmoved (usually the mapping of the file).
+// One tensor of a file. `owner` keeps its bytes alive and unmoved (usually the mapping of the
+// file).
 struct Piece {
   std::string name;
   TensorView view;
   std::shared_ptr<const void> owner;
 };
 
-// Pieces merged along the first dimension; all else is equal, save that matrices may differ in element type.
+// Pieces merged along the first dimension; all else is equal, save that matrices may differ in
+// element type.
 struct Constant {
   std::vector<Piece> pieces;
 };
@@ -110,7 +114,8 @@ struct Value {
 
 using Attribute = std::variant<int64_t, float, std::string>;
 
-// Named, typed attributes of a node, in the order of their names. A schema says which an operator has.
+// Named, typed attributes of a node, in the order of their names. A schema says which an operator
+// has.
 class Attributes {
  public:
   Attributes() = default;
@@ -170,12 +175,14 @@ struct Graph {
 
   ValueId add_input(std::string name, ValueType type);
   ValueId add_constant(Constant constant);  // its name and type follow from its pieces
-  // Appends a node and its outputs, whose types the schema infers. INVALID_ARGUMENT names node and operand.
+  // Appends a node and its outputs, whose types the schema infers. INVALID_ARGUMENT names node and
+  // operand.
   Result<NodeId> add(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name);
   void add_output(ValueId id, std::string name) { outputs.push_back({std::move(name), id}); }
 };
 
-// For every value, the nodes that read it, in order; a node that reads a value twice is listed twice.
+// For every value, the nodes that read it, in order; a node that reads a value twice is listed
+// twice.
 std::vector<std::vector<NodeId>> users_of(const Graph& graph);
 
 // One line per input, constant, node and output:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rewriter: how a pass turns one graph into another. It walks the old nodes in order and, for each, copies it,
-// leaves it out, or writes others in its place; operands are looked up under their old ids. All inputs are kept,
-// and those constants that something reads.
+// Rewriter: how a pass turns one graph into another. It walks the old nodes in order and, for each,
+// copies it, leaves it out, or writes others in its place; operands are looked up under their old
+// ids. All inputs are kept, and those constants that something reads.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ class Rewriter {
  public:
   explicit Rewriter(const Graph& from);  // `from` outlives the rewriter
 
-  // The new value that stands for an old one, whose node was copied or replaced before. kNone stays kNone.
+  // The new value that stands for an old one, whose node was copied or replaced before. kNone stays
+  // kNone.
   ValueId map(ValueId old);
   // From here on, `old` is `now` (a value of the new graph).
   void replace(ValueId old, ValueId now) { map_[static_cast<size_t>(old)] = now; }

@@ -6,7 +6,8 @@
 namespace lmn::graph {
 namespace {
 
-// One node under inspection. Checks return a Status that names the node and both sides of what does not fit.
+// One node under inspection. Checks return a Status that names the node and both sides of what does
+// not fit.
 class Checker {
  public:
   Checker(const Graph& graph, const Node& node)
@@ -263,7 +264,8 @@ Schema make_schema(Op op) {
     case Op::kRmsNorm:
       return {{{"x"}, {"weight"}}, {{"eps", kFloat}}, kRowWise, false, infer_rms_norm};
     case Op::kLinear:
-      // interleaved: silu(first piece) * second piece. precise: asks the device for its more exact input type.
+      // interleaved: silu(first piece) * second piece. precise: asks the device for its more exact
+      // input type.
       return {{{"x"}, {"weight"}, {"bias", kOptional}, {"residual", kOptional}},
               {{"interleaved", kInt, kOptional}, {"precise", kInt, kOptional}},
               kRowWise,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of every operator as a graph sees it: operands, attributes, and how types of outputs follow from those of
-// inputs. Plans and passes rely on these rules and check nothing twice.
+// The rules of every operator as a graph sees it: operands, attributes, and how types of outputs
+// follow from those of inputs. Plans and passes rely on these rules and check nothing twice.
 #pragma once
 
 #include <span>
@@ -31,10 +31,11 @@ struct AttributeSpec {
 struct Schema {
   std::vector<OperandSpec> operands;
   std::vector<AttributeSpec> attributes;
-  // Row i of every output depends on row i of input 0 and on constants, and on nothing else that has rows, so that a
-  // choice of rows may be made before the operator as well as after it.
+  // Row i of every output depends on row i of input 0 and on constants, and on nothing else that
+  // has rows, so that a choice of rows may be made before the operator as well as after it.
   bool row_wise = false;
-  // Output 0 is operand 0, changed in place: what is a view stays one, and nothing may read the operand afterwards.
+  // Output 0 is operand 0, changed in place: what is a view stays one, and nothing may read the
+  // operand afterwards.
   bool in_place = false;
   // Types of the outputs. Operands and attributes are present and of their kind when it is called.
   Status (*infer)(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
@@ -46,7 +47,8 @@ const Schema& schema(Op op);
 // INVALID_ARGUMENT names the node, what it has and what was expected.
 Status infer(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
 
-// SSA order, ids in range, one producer per value, constants that are whole, and types that the schemas agree with.
+// SSA order, ids in range, one producer per value, constants that are whole, and types that the
+// schemas agree with.
 Status verify(const Graph& graph);
 
 }  // namespace lmn::graph

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text form of a graph, for people: dumps between passes, and tests that compare before and after.
+// The text form of a graph, for people: dumps between passes, and tests that compare before and
+// after.
 #include <charconv>
 
 #include "graph/graph.h"

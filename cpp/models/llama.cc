@@ -2,10 +2,10 @@
 //
 // Tensors are named as the GGUF specification names them. Biases are used where the file has them.
 //
-// Every product is precise (16-bit activations). With int8 inputs the logits of SmolLM2-135M (Q4_1) move by 0.13
-// RMS, and by up to 0.19 when the last bits of an embedding change: rounding flips make them chaotic, so that int8
-// passes or fails a bound by luck. With 16 bits they move by 0.002 at most. llama.cpp, which rounds all inputs to
-// int8, moves them by 0.06 to 0.14.
+// Every product is precise (16-bit activations). With int8 inputs the logits of SmolLM2-135M (Q4_1)
+// move by 0.13 RMS, and by up to 0.19 when the last bits of an embedding change: rounding flips
+// make them chaotic, so that int8 passes or fails a bound by luck. With 16 bits they move by 0.002
+// at most. llama.cpp, which rounds all inputs to int8, moves them by 0.06 to 0.14.
 #include "models/llama.h"
 
 #include <cmath>

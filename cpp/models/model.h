@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a model file to a graph: one file per architecture family, and one function that knows them all. Every
-// hyperparameter and the shape of every tensor is checked here, so that a graph that was built is well formed. Weights
-// are not read (the plan does that, once); rope_freqs.weight, a few dozen numbers, is.
+// From a model file to a graph: one file per architecture family, and one function that knows them
+// all. Every hyperparameter and the shape of every tensor is checked here, so that a graph that was
+// built is well formed. Weights are not read (the plan does that, once); rope_freqs.weight, a few
+// dozen numbers, is.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ struct LanguageModel {
 };
 
 // `owner` keeps the bytes behind `file`'s tensors alive; the graph's constants hold on to it.
-// UNSUPPORTED names the architecture and lists those that are known; CORRUPT or NOT_FOUND names key or tensor.
+// UNSUPPORTED names the architecture and lists those that are known; CORRUPT or NOT_FOUND names key
+// or tensor.
 Result<LanguageModel> build(const formats::GgufModel& file, std::shared_ptr<const void> owner);
 
 std::span<const std::string_view> supported_architectures();

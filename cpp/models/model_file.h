@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ModelFile: what an architecture asks of a model file. Keys are looked up under the architecture's prefix; sizes and
-// shapes are checked on the spot, with messages that name the key or the tensor and what was expected of it.
+// ModelFile: what an architecture asks of a model file. Keys are looked up under the architecture's
+// prefix; sizes and shapes are checked on the spot, with messages that name the key or the tensor
+// and what was expected of it.
 #pragma once
 
 #include <memory>
@@ -33,14 +34,16 @@ class ModelFile {
   bool has_key(std::string_view key) const;
 
   bool has_tensor(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
-  // The tensor, which must have this shape. NOT_FOUND, CORRUPT (another shape), UNSUPPORTED (a type without kernels).
+  // The tensor, which must have this shape. NOT_FOUND, CORRUPT (another shape), UNSUPPORTED (a type
+  // without kernels).
   Result<graph::Piece> tensor(const std::string& name, const Shape& shape);
   // The shape of a tensor of rank 2. NOT_FOUND, CORRUPT.
   Result<Shape> matrix_shape(const std::string& name) const;
   // The numbers of a small float32 vector of this length.
   Result<std::vector<float>> numbers(const std::string& name, int64_t length);
 
-  // UNSUPPORTED names a tensor that nobody has asked for: a part of the model that the graph would lack.
+  // UNSUPPORTED names a tensor that nobody has asked for: a part of the model that the graph would
+  // lack.
   Status check_all_used() const;
 
   // An error about this file: CORRUPT or UNSUPPORTED with its path in front.

@@ -8,7 +8,8 @@
 namespace lmn::models {
 namespace {
 
-// YaRN, equation for the dimension whose frequency makes `turns` full turns within the original context.
+// YaRN, equation for the dimension whose frequency makes `turns` full turns within the original
+// context.
 double yarn_dimension(const RopeParameters& p, double turns) {
   return static_cast<double>(p.rot_dim) *
          std::log(static_cast<double>(p.original_context) / (turns * 2 * std::numbers::pi)) /

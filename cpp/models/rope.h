@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary position embedding as model files describe it, brought to the one form kernels know: a list of inverse
-// frequencies and a magnitude. Scalings: none; linear (positions divided by a factor, Chen et al. 2023,
-// arXiv:2306.15595); YaRN (Peng et al. 2023, arXiv:2309.00071); and per-frequency factors of a tensor, as Llama 3
-// files carry them.
+// Rotary position embedding as model files describe it, brought to the one form kernels know: a
+// list of inverse frequencies and a magnitude. Scalings: none; linear (positions divided by a
+// factor, Chen et al. 2023, arXiv:2306.15595); YaRN (Peng et al. 2023, arXiv:2309.00071); and
+// per-frequency factors of a tensor, as Llama 3 files carry them.
 #pragma once
 
 #include <cstdint>

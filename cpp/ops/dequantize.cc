@@ -24,7 +24,8 @@ void block_q8_0(const std::byte* p, float* y) {
   for (int i = 0; i < 32; ++i) y[i] = d * signed_at(p + 2, i);
 }
 
-// Q4_0: f16 d, 16 bytes whose low nibbles are elements 0..15 and high nibbles 16..31. y = d (q - 8).
+// Q4_0: f16 d, 16 bytes whose low nibbles are elements 0..15 and high nibbles 16..31. y = d (q -
+// 8).
 void block_q4_0(const std::byte* p, float* y) {
   const float d = f16_to_f32(half_at(p));
   for (int i = 0; i < 16; ++i) {
@@ -80,8 +81,8 @@ void k_scale_min(const std::byte* s, int j, int* scale, int* min) {
   }
 }
 
-// Q4_K: f16 d, f16 dmin, 12 bytes of scales, 128 bytes: each 32 bytes hold sub-block 2g in their low nibbles and 2g + 1 in
-// their high ones. y = d scale q - dmin min.
+// Q4_K: f16 d, f16 dmin, 12 bytes of scales, 128 bytes: each 32 bytes hold sub-block 2g in their
+// low nibbles and 2g + 1 in their high ones. y = d scale q - dmin min.
 void block_q4_k(const std::byte* p, float* y) {
   const float d = f16_to_f32(half_at(p));
   const float dmin = f16_to_f32(half_at(p + 2));
@@ -98,7 +99,8 @@ void block_q4_k(const std::byte* p, float* y) {
   }
 }
 
-// Q5_K: as Q4_K with 32 bytes of fifth bits before the nibbles: bit j of byte i belongs to element i of sub-block j.
+// Q5_K: as Q4_K with 32 bytes of fifth bits before the nibbles: bit j of byte i belongs to element
+// i of sub-block j.
 void block_q5_k(const std::byte* p, float* y) {
   const float d = f16_to_f32(half_at(p));
   const float dmin = f16_to_f32(half_at(p + 2));
@@ -117,8 +119,8 @@ void block_q5_k(const std::byte* p, float* y) {
   }
 }
 
-// Q6_K: 128 bytes of low nibbles, 64 of high bit pairs, 16 int8 scales (one per 16 elements), f16 d. Each half of 128
-// elements uses 64 low and 32 high bytes. y = d scale (q - 32).
+// Q6_K: 128 bytes of low nibbles, 64 of high bit pairs, 16 int8 scales (one per 16 elements), f16
+// d. Each half of 128 elements uses 64 low and 32 high bytes. y = d scale (q - 32).
 void block_q6_k(const std::byte* p, float* y) {
   const float d = f16_to_f32(half_at(p + 208));
   for (int half = 0; half < 2; ++half) {
@@ -126,11 +128,13 @@ void block_q6_k(const std::byte* p, float* y) {
     const std::byte* high = p + 128 + half * 32;
     const std::byte* scales = p + 192 + half * 8;
     for (int i = 0; i < 128; ++i) {
-      const int group = i / 32, l = i % 32;  // groups 0, 1: low nibbles of low[0..63]; 2, 3: their high nibbles
+      const int group = i / 32,
+                l = i % 32;  // groups 0, 1: low nibbles of low[0..63]; 2, 3: their high nibbles
       const int byte = byte_at(low, group % 2 * 32 + l);
       const int nibble = group < 2 ? byte & 15 : byte >> 4;
       const int q = nibble | ((byte_at(high, l) >> (2 * group)) & 3) << 4;
-      y[half * 128 + i] = d * static_cast<float>(signed_at(scales, i / 16)) * static_cast<float>(q - 32);
+      y[half * 128 + i] =
+          d * static_cast<float>(signed_at(scales, i / 16)) * static_cast<float>(q - 32);
     }
   }
 }
@@ -139,18 +143,30 @@ using BlockFn = void (*)(const std::byte*, float*);
 
 BlockFn block_function(DType type) {
   switch (type) {
-    case DType::kF32: return [](const std::byte* p, float* y) { std::memcpy(y, p, sizeof *y); };
-    case DType::kF16: return [](const std::byte* p, float* y) { *y = f16_to_f32(half_at(p)); };
-    case DType::kBF16: return [](const std::byte* p, float* y) { *y = bf16_to_f32(half_at(p)); };
-    case DType::kQ8_0: return block_q8_0;
-    case DType::kQ4_0: return block_q4_0;
-    case DType::kQ4_1: return block_q4_1;
-    case DType::kQ5_0: return block_q5_0;
-    case DType::kQ5_1: return block_q5_1;
-    case DType::kQ4_K: return block_q4_k;
-    case DType::kQ5_K: return block_q5_k;
-    case DType::kQ6_K: return block_q6_k;
-    default: return nullptr;
+    case DType::kF32:
+      return [](const std::byte* p, float* y) { std::memcpy(y, p, sizeof *y); };
+    case DType::kF16:
+      return [](const std::byte* p, float* y) { *y = f16_to_f32(half_at(p)); };
+    case DType::kBF16:
+      return [](const std::byte* p, float* y) { *y = bf16_to_f32(half_at(p)); };
+    case DType::kQ8_0:
+      return block_q8_0;
+    case DType::kQ4_0:
+      return block_q4_0;
+    case DType::kQ4_1:
+      return block_q4_1;
+    case DType::kQ5_0:
+      return block_q5_0;
+    case DType::kQ5_1:
+      return block_q5_1;
+    case DType::kQ4_K:
+      return block_q4_k;
+    case DType::kQ5_K:
+      return block_q5_k;
+    case DType::kQ6_K:
+      return block_q6_k;
+    default:
+      return nullptr;
   }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelTable: one device's kernels, one entry per operator of ops.def. A null entry means that the device lacks the
-// operator, which a plan reports when it is built.
+// KernelTable: one device's kernels, one entry per operator of ops.def. A null entry means that the
+// device lacks the operator, which a plan reports when it is built.
 //
-// A kernel is called by every worker of a thread team with the same arguments and does its part of the work: it splits its
-// whole output elements among `parts`. It allocates nothing, throws nothing, and never waits for another worker; the
-// runner puts barriers between stages. The split never changes a result.
+// A kernel is called by every worker of a thread team with the same arguments and does its part of
+// the work: it splits its whole output elements among `parts`. It allocates nothing, throws
+// nothing, and never waits for another worker; the runner puts barriers between stages. The split
+// never changes a result.
 #pragma once
 
 #include <cstddef>
@@ -30,19 +31,23 @@ struct PackRequest {
 struct KernelTable {
   KernelFn run[kOpCount] = {};
 
-  // Scratch that one worker's kernels need at most, for heads of head_dim and groups of query heads per KV head.
+  // Scratch that one worker's kernels need at most, for heads of head_dim and groups of query heads
+  // per KV head.
   size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
 
-  // What a Linear with a weight of this type reads: kF32 for float weights; for quantised ones kQA8, or kQA16 where the
-  // model asks for a precise product (the inputs that int8 activations hurt most) or where this device multiplies 16-bit
-  // activations as fast. Pieces may be merged when one input type suits all of them: kQA16 suits every quantised type.
-  // UNSUPPORTED names the type.
+  // What a Linear with a weight of this type reads: kF32 for float weights; for quantised ones
+  // kQA8, or kQA16 where the model asks for a precise product (the inputs that int8 activations
+  // hurt most) or where this device multiplies 16-bit activations as fast. Pieces may be merged
+  // when one input type suits all of them: kQA16 suits every quantised type. UNSUPPORTED names the
+  // type.
   Result<DType> (*linear_input_type)(DType weight, int64_t columns, bool precise) = nullptr;
 
-  // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or shape.
+  // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or
+  // shape.
   Result<PackedMatrix> (*plan_pack)(const PackRequest& request) = nullptr;
   // Fills `data` (matrix.bytes, 64-byte aligned): every worker writes its own panels.
-  void (*pack)(const PackRequest& request, const PackedMatrix& matrix, std::byte* data, const Worker& worker) = nullptr;
+  void (*pack)(const PackRequest& request, const PackedMatrix& matrix, std::byte* data,
+               const Worker& worker) = nullptr;
 };
 
 }  // namespace lmn::ops

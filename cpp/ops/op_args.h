@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Argument structs of the operators: plain data, the contract between plans and kernels of every device.
+// Argument structs of the operators: plain data, the contract between plans and kernels of every
+// device.
 //
-// - `rows` comes first everywhere: it is what changes from step to step (a plan patches it; all else is fixed when the
+// - `rows` comes first everywhere: it is what changes from step to step (a plan patches it; all
+// else is fixed when the
 //   plan is built). rows == 0 is legal and does nothing.
 // - All matrices are row-major. `*_stride` is in elements from one row to the next.
 // - Pointers do not overlap unless the comment says "in place".
-// - WorkerLocal pointers: where a small activation is computed by every worker for itself (so that no barrier is needed),
-//   each worker has its own copy at base + worker.index * worker_stride bytes. worker_stride 0 means one shared copy.
-// - Rows are independent: no kernel may let the value of one row depend on `rows` or on the split (DESIGN section 7).
+// - WorkerLocal pointers: where a small activation is computed by every worker for itself (so that
+// no barrier is needed),
+//   each worker has its own copy at base + worker.index * worker_stride bytes. worker_stride 0
+//   means one shared copy.
+// - Rows are independent: no kernel may let the value of one row depend on `rows` or on the split
+// (DESIGN section 7).
 #pragma once
 
 #include <cstddef>
@@ -18,17 +23,20 @@
 
 namespace lmn::ops {
 
-struct PackedMatrix;  // ops/packed_matrix.h; only pointed at here, so that this header stays plain data
+struct PackedMatrix;  // ops/packed_matrix.h; only pointed at here, so that this header stays plain
+                      // data
 
 struct WorkerLocal {
   std::byte* base = nullptr;
   int64_t worker_stride = 0;  // bytes
 };
 
-// One layer of the paged KV cache. A page holds page_tokens tokens of every KV head. Keys are stored transposed, so that
-// the lanes of a vector are neighbouring tokens and no sum runs across lanes:
+// One layer of the paged KV cache. A page holds page_tokens tokens of every KV head. Keys are
+// stored transposed, so that the lanes of a vector are neighbouring tokens and no sum runs across
+// lanes:
 //   k: [pages, kv_heads, head_dim, page_tokens]   v: [pages, kv_heads, page_tokens, head_dim]
-// dtype is kF16 or kF32. page_tokens is a multiple of 16. A slot is page * page_tokens + offset within the page.
+// dtype is kF16 or kF32. page_tokens is a multiple of 16. A slot is page * page_tokens + offset
+// within the page.
 struct KvLayer {
   std::byte* k = nullptr;
   std::byte* v = nullptr;
@@ -60,6 +68,9 @@ struct RmsNormArgs {
   float eps;
 };
 
+// A block whose largest magnitude is under this counts as zero (ops/quantized_rows.h).
+inline constexpr float kQuantizeTiny = 1e-30f;
+
 struct QuantizeArgs {
   int64_t rows;
   const float* x;   // [rows, columns]
@@ -84,21 +95,23 @@ struct LinearArgs {
   const PackedMatrix* weight;  // [n, columns]
   const float* bias;           // [n] or null
   const float* residual;       // [rows, y columns] or null; may be y (in place)
-  float* y;                    // [rows, n], or [rows, n / 2] where weight->interleaved: y = silu(first half) * second half
+  float* y;  // [rows, n], or [rows, n / 2] where weight->interleaved: y = silu(first half) * second
+             // half
 };
 
 struct RopeTableArgs {
   int64_t rows;
   const int32_t* positions;  // [rows]
   const float* inv_freq;     // [rot_dim / 2], scaling variants already applied
-  float* cos_sin;            // [rows, rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, each times `magnitude`
+  float*
+      cos_sin;  // [rows, rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, each times `magnitude`
   int64_t rot_dim;
   float magnitude;  // YaRN's attention factor; 1 otherwise
 };
 
 struct RopeArgs {
   int64_t rows;
-  float* x;              // [rows, heads, head_dim], in place; columns from rot_dim on are left alone
+  float* x;  // [rows, heads, head_dim], in place; columns from rot_dim on are left alone
   const float* cos_sin;  // [rows, rot_dim]
   int64_t x_stride;
   int64_t heads, head_dim, rot_dim;
@@ -116,7 +129,8 @@ struct KvWriteArgs {
 
 struct RopeKvWriteArgs {
   int64_t rows;
-  float* qkv;            // [rows, (heads + 2 kv_heads) * head_dim]; q is rotated in place, k and v go to the cache
+  float* qkv;  // [rows, (heads + 2 kv_heads) * head_dim]; q is rotated in place, k and v go to the
+               // cache
   const float* cos_sin;  // [rows, rot_dim]
   const int32_t* slots;  // [rows]
   const KvLayer* kv;
@@ -125,8 +139,8 @@ struct RopeKvWriteArgs {
 };
 
 // Token t attends to positions 0 .. positions[t] of its sequence, whose pages are
-// block_tables[sequence_index[t] * table_stride + position / page_tokens]. The tokens of one sequence are consecutive
-// rows with ascending positions.
+// block_tables[sequence_index[t] * table_stride + position / page_tokens]. The tokens of one
+// sequence are consecutive rows with ascending positions.
 struct AttentionArgs {
   int64_t rows;
   const float* q;  // [rows, heads, head_dim]

@@ -47,7 +47,8 @@ double activation(const std::byte* rows, DType type, int64_t columns, int64_t ro
 
 void reference(const EmbeddingArgs& a, const Worker&) {
   for (int64_t t = 0; t < a.rows; ++t) {
-    std::memcpy(a.y + t * a.columns, matrix_row(*a.table, a.ids[t]), static_cast<size_t>(a.columns) * sizeof(float));
+    std::memcpy(a.y + t * a.columns, matrix_row(*a.table, a.ids[t]),
+                static_cast<size_t>(a.columns) * sizeof(float));
   }
 }
 
@@ -78,7 +79,8 @@ void quantize_block(Element x, DType type, int64_t block, const QuantizedRow<std
   const float scale = !finite ? NAN : zero ? 0.0f : largest / limit;
   int64_t sum = 0;
   for (int64_t i = 0; i < 32; ++i) {
-    const int16_t q = zero ? int16_t{0} : static_cast<int16_t>(std::nearbyintf(x(i) * (limit / largest)));
+    const int16_t q =
+        zero ? int16_t{0} : static_cast<int16_t>(std::nearbyintf(x(i) * (limit / largest)));
     sum += q;
     if (type == DType::kQA16) {
       std::memcpy(y.q + (block * 32 + i) * 2, &q, sizeof q);
@@ -110,7 +112,9 @@ void reference(const RmsNormQuantizeArgs& a, const Worker& worker) {
     for (int64_t i = 0; i < a.columns; ++i) sum += static_cast<double>(x[i]) * x[i];
     const double scale = 1.0 / std::sqrt(sum / static_cast<double>(a.columns) + a.eps);
     for (int64_t b = 0; b < a.columns / 32; ++b) {
-      const auto element = [&](int64_t i) { return static_cast<float>(x[b * 32 + i] * scale * a.weight[b * 32 + i]); };
+      const auto element = [&](int64_t i) {
+        return static_cast<float>(x[b * 32 + i] * scale * a.weight[b * 32 + i]);
+      };
       quantize_block(element, a.y_type, b, y);
     }
   }
@@ -123,7 +127,8 @@ void reference(const LinearArgs& a, const Worker& worker) {
   const auto product = [&](int64_t t, int64_t channel) {
     const float* row = matrix_row(w, channel);
     double sum = 0;
-    for (int64_t i = 0; i < w.columns; ++i) sum += activation(x, w.input_type, w.columns, t, i) * row[i];
+    for (int64_t i = 0; i < w.columns; ++i)
+      sum += activation(x, w.input_type, w.columns, t, i) * row[i];
     return a.bias == nullptr ? sum : sum + a.bias[channel];
   };
   for (int64_t t = 0; t < a.rows; ++t) {
@@ -161,7 +166,8 @@ void rotate_head(float* x, const float* cos_sin, int64_t rot_dim, RopeStyle styl
 void reference(const RopeArgs& a, const Worker&) {
   for (int64_t t = 0; t < a.rows; ++t) {
     for (int64_t h = 0; h < a.heads; ++h) {
-      rotate_head(a.x + t * a.x_stride + h * a.head_dim, a.cos_sin + t * a.rot_dim, a.rot_dim, a.style);
+      rotate_head(a.x + t * a.x_stride + h * a.head_dim, a.cos_sin + t * a.rot_dim, a.rot_dim,
+                  a.style);
     }
   }
 }
@@ -220,7 +226,8 @@ void reference(const AttentionArgs& a, const Worker&) {
   for (int64_t t = 0; t < a.rows; ++t) {
     const int32_t* blocks = a.block_tables + a.sequence_index[t] * a.table_stride;
     const auto slot_of = [&](int64_t position) {
-      return int64_t{blocks[position / kv.page_tokens]} * kv.page_tokens + position % kv.page_tokens;
+      return int64_t{blocks[position / kv.page_tokens]} * kv.page_tokens +
+             position % kv.page_tokens;
     };
     for (int64_t h = 0; h < a.heads; ++h) {
       const float* q = a.q + t * a.q_stride + h * head_dim;
@@ -296,11 +303,13 @@ Result<PackedMatrix> plan_pack(const PackRequest& request) {
   return m;
 }
 
-void pack(const PackRequest& request, const PackedMatrix& matrix, std::byte* data, const Worker& worker) {
+void pack(const PackRequest& request, const PackedMatrix& matrix, std::byte* data,
+          const Worker& worker) {
   if (worker.part != 0) return;
   for (size_t i = 0; i < matrix.segments.size(); ++i) {
     float* y = reinterpret_cast<float*>(data + matrix.segments[i].offset);
-    dequantize(matrix.segments[i].source, request.pieces[i].data, matrix.segments[i].rows * matrix.columns, y);
+    dequantize(matrix.segments[i].source, request.pieces[i].data,
+               matrix.segments[i].rows * matrix.columns, y);
   }
 }
 

@@ -30,21 +30,24 @@ class Front {
   }
   Front& at_least(int64_t value, int64_t least, const char* name) {
     if (value < least && status_.ok()) {
-      status_ = error(Code::kInvalidArgument, "%s: %s is %" PRId64 ", it must be at least %" PRId64, op_, name, value,
-                      least);
+      status_ = error(Code::kInvalidArgument, "%s: %s is %" PRId64 ", it must be at least %" PRId64,
+                      op_, name, value, least);
     }
     return *this;
   }
   Front& multiple(int64_t value, int64_t of, const char* name) {
     if (value % of != 0 && status_.ok()) {
-      status_ = error(Code::kInvalidArgument, "%s: %s is %" PRId64 ", it must be a multiple of %" PRId64, op_, name, value,
-                      of);
+      status_ =
+          error(Code::kInvalidArgument, "%s: %s is %" PRId64 ", it must be a multiple of %" PRId64,
+                op_, name, value, of);
     }
     return *this;
   }
   Front& rows(int64_t value) { return at_least(value, 0, "rows"); }
   Front& local(const WorkerLocal& p, const char* name) {
-    return pointer(p.base, name).at_least(p.worker_stride, 0, "worker_stride").multiple(p.worker_stride, 4, "worker_stride");
+    return pointer(p.base, name)
+        .at_least(p.worker_stride, 0, "worker_stride")
+        .multiple(p.worker_stride, 4, "worker_stride");
   }
   Front& activation_type(DType type) {
     return require(type == DType::kQA8 || type == DType::kQA16, "y_type must be qa8 or qa16");
@@ -54,27 +57,31 @@ class Front {
         .at_least(rot_dim, 2, "rot_dim")
         .multiple(rot_dim, 2, "rot_dim")
         .require(rot_dim <= head_dim, "rot_dim is larger than head_dim")
-        .require(style == RopeStyle::kInterleaved || style == RopeStyle::kHalves, "unknown rope style");
+        .require(style == RopeStyle::kInterleaved || style == RopeStyle::kHalves,
+                 "unknown rope style");
   }
   Front& matrix(const PackedMatrix* m, const char* name) {
     if (m == nullptr || m->data == nullptr) return pointer(nullptr, name);
     int64_t rows = 0;
     for (const PackedSegment& s : m->segments) {
-      require(s.row_begin == rows && s.rows > 0, "segments do not cover the rows of the packed matrix in order");
+      require(s.row_begin == rows && s.rows > 0,
+              "segments do not cover the rows of the packed matrix in order");
       require(s.offset >= 0 && s.offset % 64 == 0 && s.bytes > 0 && s.offset + s.bytes <= m->bytes,
               "a segment lies outside the packed matrix");
       rows += s.rows;
     }
     return require(rows == m->rows && rows > 0, "segments do not cover the packed matrix")
         .at_least(m->columns, 1, "columns")
-        .require(!m->interleaved || m->rows % 2 == 0, "an interleaved matrix has an odd number of rows");
+        .require(!m->interleaved || m->rows % 2 == 0,
+                 "an interleaved matrix has an odd number of rows");
   }
   Front& kv(const KvLayer* kv) {
     if (kv == nullptr) return pointer(nullptr, "kv");
     pointer(kv->k, "kv->k").pointer(kv->v, "kv->v");
     at_least(kv->kv_heads, 1, "kv_heads").at_least(kv->head_dim, 1, "head_dim");
     at_least(kv->page_tokens, 16, "page_tokens").multiple(kv->page_tokens, 16, "page_tokens");
-    return require(kv->dtype == DType::kF16 || kv->dtype == DType::kF32, "a KV cache is f16 or f32");
+    return require(kv->dtype == DType::kF16 || kv->dtype == DType::kF32,
+                   "a KV cache is f16 or f32");
   }
   Status done() { return std::move(status_); }
 
@@ -91,7 +98,8 @@ Status validate(const EmbeddingArgs& a) {
       .matrix(a.table, "table")
       .pointer(a.ids, "ids")
       .pointer(a.y, "y")
-      .require(a.table == nullptr || a.columns == a.table->columns, "columns differ from the table's")
+      .require(a.table == nullptr || a.columns == a.table->columns,
+               "columns differ from the table's")
       .require(a.table == nullptr || !a.table->interleaved, "an interleaved matrix is no table")
       .done();
 }
@@ -137,8 +145,8 @@ Status validate(const LinearArgs& a) {
       .local(a.x, "x")
       .matrix(a.weight, "weight")
       .pointer(a.y, "y")
-      .require(a.weight == nullptr || a.weight->input_type == DType::kF32 || a.weight->input_type == DType::kQA8 ||
-                   a.weight->input_type == DType::kQA16,
+      .require(a.weight == nullptr || a.weight->input_type == DType::kF32 ||
+                   a.weight->input_type == DType::kQA8 || a.weight->input_type == DType::kQA16,
                "the weight's input type must be f32, qa8 or qa16")
       .done();
 }
@@ -205,8 +213,10 @@ Status validate(const AttentionArgs& a) {
   }
   LMN_RETURN_IF_ERROR(front.done());
   if (a.kv->head_dim % 8 != 0 || a.kv->head_dim > kMaxHeadDim) {
-    return error(Code::kUnsupported, "attention: head_dim is %d; heads of a multiple of 8 up to %d elements are supported",
-                 a.kv->head_dim, static_cast<int>(kMaxHeadDim));
+    return error(
+        Code::kUnsupported,
+        "attention: head_dim is %d; heads of a multiple of 8 up to %d elements are supported",
+        a.kv->head_dim, static_cast<int>(kMaxHeadDim));
   }
   return {};
 }
@@ -218,7 +228,8 @@ Status validate(const SiluMulArgs& a) {
       .pointer(a.gate, "gate")
       .pointer(a.up, "up")
       .pointer(a.y, "y")
-      .require(a.gate_stride >= a.columns && a.up_stride >= a.columns, "a stride is shorter than a row")
+      .require(a.gate_stride >= a.columns && a.up_stride >= a.columns,
+               "a stride is shorter than a row")
       .done();
 }
 
@@ -246,13 +257,16 @@ Status validate_weight_type(DType weight, int64_t columns) {
   const DTypeInfo& type = info(weight);
   if (!can_dequantize(weight)) {
     return error(Code::kUnsupported,
-                 "weights of type %.*s are not supported; f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k and q6_k "
+                 "weights of type %.*s are not supported; f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, "
+                 "q5_1, q4_k, q5_k and q6_k "
                  "are: convert the model to one of them",
                  static_cast<int>(type.name.size()), type.name.data());
   }
   if (columns < 1 || columns % type.block_elements != 0) {
-    return error(Code::kInvalidArgument, "a weight of type %.*s has %" PRId64 " columns, not a positive multiple of %u",
-                 static_cast<int>(type.name.size()), type.name.data(), columns, type.block_elements);
+    return error(Code::kInvalidArgument,
+                 "a weight of type %.*s has %" PRId64 " columns, not a positive multiple of %u",
+                 static_cast<int>(type.name.size()), type.name.data(), columns,
+                 type.block_elements);
   }
   return {};
 }
@@ -260,16 +274,21 @@ Status validate_weight_type(DType weight, int64_t columns) {
 Status validate(const PackRequest& request) {
   const auto bad = [](const char* what) { return error(Code::kInvalidArgument, "pack: %s", what); };
   if (request.pieces.empty()) return bad("there is nothing to pack");
-  if (request.input_type != DType::kF32 && request.input_type != DType::kQA8 && request.input_type != DType::kQA16) {
+  if (request.input_type != DType::kF32 && request.input_type != DType::kQA8 &&
+      request.input_type != DType::kQA16) {
     return bad("the input type must be f32, qa8 or qa16");
   }
   for (const TensorView& piece : request.pieces) {
-    if (piece.shape.rank != 2 || piece.shape[0] < 1) return bad("a weight must have two dimensions, neither of them zero");
-    if (piece.shape[1] != request.pieces[0].shape[1]) return bad("the pieces have different numbers of columns");
+    if (piece.shape.rank != 2 || piece.shape[0] < 1)
+      return bad("a weight must have two dimensions, neither of them zero");
+    if (piece.shape[1] != request.pieces[0].shape[1])
+      return bad("the pieces have different numbers of columns");
     if (piece.data == nullptr) return bad("a piece has no data");
     LMN_RETURN_IF_ERROR(validate_weight_type(piece.dtype, piece.shape[1]));
     if (is_block_quantized(piece.dtype) == (request.input_type == DType::kF32)) {
-      return bad("float weights take f32 activations and quantised weights take qa8 or qa16: the pieces cannot be merged");
+      return bad(
+          "float weights take f32 activations and quantised weights take qa8 or qa16: the pieces "
+          "cannot be merged");
     }
   }
   if (request.interleaved) {

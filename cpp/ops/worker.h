@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Worker: which part of an operator's work one member of the thread team does. Plain data, no includes beyond the
-// fixed-width types: the per-instruction-set kernel files read it (DESIGN section 6).
+// Worker: which part of an operator's work one member of the thread team does. Plain data, no
+// includes beyond the fixed-width types: the per-instruction-set kernel files read it (DESIGN
+// section 6).
 #pragma once
 
 #include <cstddef>

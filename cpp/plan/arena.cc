@@ -13,7 +13,8 @@ bool alive_together(const Interval& a, const Interval& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-// The start of the smallest gap between `taken` (sorted by offset) that holds `bytes`; the end of all if none does.
+// The start of the smallest gap between `taken` (sorted by offset) that holds `bytes`; the end of
+// all if none does.
 int64_t best_fit(const std::vector<const Interval*>& taken, int64_t bytes) {
   int64_t best = -1, best_gap = std::numeric_limits<int64_t>::max(), end = 0;
   for (const Interval* next : taken) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Offsets for buffers whose lifetimes are known: two buffers share bytes only if they are never alive together.
+// Offsets for buffers whose lifetimes are known: two buffers share bytes only if they are never
+// alive together.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct Interval {
   int64_t offset = 0;       // assigned: a multiple of kAlignment
 };
 
-// Places the largest first, each in the smallest gap that takes it (best fit). Returns the size of the arena.
+// Places the largest first, each in the smallest gap that takes it (best fit). Returns the size of
+// the arena.
 int64_t assign_offsets(std::span<Interval> intervals);
 
 // What assign_offsets promises: aligned, inside [0, size), and disjoint where lifetimes meet.

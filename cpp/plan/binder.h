@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Binder: the argument structs of a plan's stages, in one array. Everything about them is fixed here but what
-// changes from step to step, which is listed: the number of rows, by symbol, and whether workers keep own copies.
+// Binder: the argument structs of a plan's stages, in one array. Everything about them is fixed
+// here but what changes from step to step, which is listed: the number of rows, by symbol, and
+// whether workers keep own copies.
 #pragma once
 
 #include <array>
@@ -51,8 +52,8 @@ class Binder {
 
   // Registers every constant with the weights: before they are loaded.
   Status register_weights();
-  // Fills in the arguments: after that. Rows are the bounds of their symbols. UNSUPPORTED names a view where a
-  // kernel reads whole rows.
+  // Fills in the arguments: after that. Rows are the bounds of their symbols. UNSUPPORTED names a
+  // view where a kernel reads whole rows.
   Result<BoundStages> bind(std::byte* arena);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A column view has no bytes of its own: its root is the value that it looks at, and reading the view is reading
-// the root, whenever the view was written down. An operator may work in place on a value if nobody reads the
-// columns that it changes, through whatever view, at that stage or later.
+// A column view has no bytes of its own: its root is the value that it looks at, and reading the
+// view is reading the root, whenever the view was written down. An operator may work in place on a
+// value if nobody reads the columns that it changes, through whatever view, at that stage or later.
 #include "plan/layout.h"
 
 #include <algorithm>
@@ -93,8 +93,8 @@ class LayoutMaker {
     }
     for (const graph::Output& output : graph_.outputs)
       last_use[static_cast<size_t>(output.value)] = kForever;
-    // While workers quantise for themselves, one may still read x when another is in the Linear that follows; if
-    // that wrote where x was, it would have to wait.
+    // While workers quantise for themselves, one may still read x when another is in the Linear
+    // that follows; if that wrote where x was, it would have to wait.
     std::vector<int> alive = last_use;
     for (size_t s = 0; s < layout_.stages.size(); ++s) {
       const Node& node = graph_.node(layout_.stages[s]);
@@ -195,7 +195,8 @@ class LayoutMaker {
         std::string(graph::name(node.op)).c_str(), node.name.c_str());
   }
 
-  // The operand whose bytes the output may take over, where the kernel allows it (ops/op_args.h says "may be").
+  // The operand whose bytes the output may take over, where the kernel allows it (ops/op_args.h
+  // says "may be").
   ValueId place_to_reuse(const Node& node, int stage) const {
     std::array<ValueId, 2> allowed{kNone, kNone};
     if (node.op == graph::Op::kLinear) allowed[0] = node.input(3);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layout: where every value of a graph lives while the plan runs. A buffer holds one value, or several that follow each
-// other in place or look at its columns. Constants and KV caches live elsewhere.
+// Layout: where every value of a graph lives while the plan runs. A buffer holds one value, or
+// several that follow each other in place or look at its columns. Constants and KV caches live
+// elsewhere.
 #pragma once
 
 #include <array>
@@ -52,11 +53,12 @@ struct Layout {
   }
 };
 
-// UNSUPPORTED names a value that is read after an operator has changed it in place, or a symbol that plans do not know.
+// UNSUPPORTED names a value that is read after an operator has changed it in place, or a symbol
+// that plans do not know.
 Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers);
 
-// For every stage, what it reads and writes, for people: "b3[0:576]@4096, kv.2 -> b5@81920". A buffer is named by
-// its number; after @ is its offset in the arena.
+// For every stage, what it reads and writes, for people: "b3[0:576]@4096, kv.2 -> b5@81920". A
+// buffer is named by its number; after @ is its offset in the arena.
 std::vector<std::string> describe_operands(const graph::Graph& graph, const Layout& layout,
                                            const std::vector<int>& kv_layer);
 

@@ -18,7 +18,8 @@ bool same_bytes(const graph::Constant& a, const graph::Constant& b) {
                     });
 }
 
-// Appends the numbers of a float vector in any of its file types. `data` has no alignment to rely on.
+// Appends the numbers of a float vector in any of its file types. `data` has no alignment to rely
+// on.
 void append_floats(const TensorView& view, std::vector<float>* out) {
   for (int64_t i = 0; i < view.shape.elements(); ++i) {
     if (view.dtype == DType::kF32) {

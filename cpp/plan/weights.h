@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights: the constants of a graph as kernels want them, in one block of device memory. First everything is
-// registered, so that what is used twice is stored once and the size is known before a byte is read; then load()
-// reads the file, one tensor after the other, each packed by the whole team.
+// Weights: the constants of a graph as kernels want them, in one block of device memory. First
+// everything is registered, so that what is used twice is stored once and the size is known before
+// a byte is read; then load() reads the file, one tensor after the other, each packed by the whole
+// team.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,12 @@ class Weights {
  public:
   Weights(Device& device, const ops::KernelTable& table) : device_(device), table_(table) {}
 
-  // A matrix that a Linear multiplies with inputs of this type. UNSUPPORTED, INVALID_ARGUMENT: plan_pack's.
+  // A matrix that a Linear multiplies with inputs of this type. UNSUPPORTED, INVALID_ARGUMENT:
+  // plan_pack's.
   Result<const ops::PackedMatrix*> add_matrix(const graph::Value& value, DType input_type,
                                               bool interleaved);
-  // A matrix whose rows are looked up: a registered one over the same bytes, whatever its input type, or a new one.
-  // Call it after add_matrix has seen all Linears.
+  // A matrix whose rows are looked up: a registered one over the same bytes, whatever its input
+  // type, or a new one. Call it after add_matrix has seen all Linears.
   Result<const ops::PackedMatrix*> add_table(const graph::Value& value);
   // A vector of floats; index for vector().
   size_t add_vector(const graph::Value& value);

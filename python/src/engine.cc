@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engines and requests. Handles are shared: a call keeps its handle while it runs without the GIL, so close() in another
-// Python thread never frees what is in use. Every wait is cut into slices that look for Ctrl-C, or asks for it from its
-// progress callback.
+// Engines and requests. Handles are shared: a call keeps its handle while it runs without the GIL,
+// so close() in another Python thread never frees what is in use. Every wait is cut into slices
+// that look for Ctrl-C, or asks for it from its progress callback.
 #include <algorithm>
 #include <mutex>
 #include <string>
@@ -40,7 +40,8 @@ py::list list_of(const int32_t* values, uint64_t count) {
   return result;
 }
 
-// One chunk as (token_ids, text, finish_reason, logprobs, top, logits); the last three None unless asked for.
+// One chunk as (token_ids, text, finish_reason, logprobs, top, logits); the last three None unless
+// asked for.
 py::tuple chunk_of(const lmn_chunk& chunk, uint32_t vocab) {
   py::object logprobs = py::none(), top = py::none(), logits = py::none();
   if (chunk.logprobs != nullptr) {
@@ -60,13 +61,15 @@ py::tuple chunk_of(const lmn_chunk& chunk, uint32_t vocab) {
   if (chunk.logits != nullptr) {
     logits = py::cast(copy_of_floats(chunk.logits, static_cast<int64_t>(chunk.token_count), vocab));
   }
-  return py::make_tuple(list_of(chunk.token_ids, chunk.token_count), py::str(chunk.text, chunk.text_bytes),
-                        chunk.finish_reason, logprobs, top, logits);
+  return py::make_tuple(list_of(chunk.token_ids, chunk.token_count),
+                        py::str(chunk.text, chunk.text_bytes), chunk.finish_reason, logprobs, top,
+                        logits);
 }
 
 class Request {
  public:
-  Request(lmn_request* request, uint32_t vocab) : request_(request, &lmn_request_destroy), vocab_(vocab) {}
+  Request(lmn_request* request, uint32_t vocab)
+      : request_(request, &lmn_request_destroy), vocab_(vocab) {}
   ~Request() { drop(request_); }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
@@ -82,7 +85,8 @@ class Request {
       lmn_status status = LMN_OK;
       {
         py::gil_scoped_release nogil;
-        status = lmn_request_next(request.get(), std::chrono::nanoseconds(kSignalSlice).count(), &chunk, error.out());
+        status = lmn_request_next(request.get(), std::chrono::nanoseconds(kSignalSlice).count(),
+                                  &chunk, error.out());
       }
       if (status == LMN_OK) return chunk_of(chunk, vocab_);
       if (status == LMN_CLOSED) return py::none();
@@ -159,11 +163,14 @@ class Engine {
   void close() { drop(engine_); }
   bool closed() const { return !engine_; }
 
-  std::unique_ptr<Request> submit(const py::object& prompt, uint32_t flags, uint32_t add_bos, uint32_t max_tokens,
-                                  float temperature, int32_t top_k, float top_p, float min_p, float repetition_penalty,
-                                  float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
-                                  uint64_t seed, uint32_t top_logprobs, int32_t priority, const py::list& logit_bias,
-                                  const py::list& stop, const py::list& stop_token_ids, uint64_t deadline_ns) {
+  std::unique_ptr<Request> submit(const py::object& prompt, uint32_t flags, uint32_t add_bos,
+                                  uint32_t max_tokens, float temperature, int32_t top_k,
+                                  float top_p, float min_p, float repetition_penalty,
+                                  float presence_penalty, float frequency_penalty,
+                                  uint32_t penalty_last_n, uint64_t seed, uint32_t top_logprobs,
+                                  int32_t priority, const py::list& logit_bias,
+                                  const py::list& stop, const py::list& stop_token_ids,
+                                  uint64_t deadline_ns) {
     const EnginePtr engine = use(engine_, "the LLM");
     auto options = sized<lmn_request_options>();
     options.flags = flags;
@@ -174,7 +181,8 @@ class Engine {
       options.prompt_bytes = text.size();
     } else {
       ids.emplace(prompt, "prompt");
-      static const int32_t kNone = 0;  // no ids are still ids: the library says what is wrong with them
+      static const int32_t kNone =
+          0;  // no ids are still ids: the library says what is wrong with them
       options.prompt_ids = ids->count() == 0 ? &kNone : ids->as_int32();
       options.prompt_id_count = ids->count();
     }
@@ -280,10 +288,13 @@ class Engine {
         lmn_engine_memory_get(engine.get(), entries.data(), entries.size(), &count, first.out());
     const bool again = status == LMN_BUFFER_TOO_SMALL;
     entries.resize(count);
-    if (again) status = lmn_engine_memory_get(engine.get(), entries.data(), entries.size(), &count, second.out());
+    if (again)
+      status =
+          lmn_engine_memory_get(engine.get(), entries.data(), entries.size(), &count, second.out());
     check(status, again ? second : first);
     py::dict result;
-    for (const lmn_memory_entry& entry : entries) result[entry.owner] = py::make_tuple(entry.current, entry.peak);
+    for (const lmn_memory_entry& entry : entries)
+      result[entry.owner] = py::make_tuple(entry.current, entry.peak);
     return result;
   }
 
@@ -301,12 +312,14 @@ void bind_engine(py::module_& module) {
       .def("close", &Request::close)
       .def("stats", &Request::stats);
   py::class_<Engine>(module, "Engine")
-      .def(py::init<const Model&, int32_t, uint32_t, uint32_t, uint32_t, uint32_t, const py::object&>())
-      .def("submit", &Engine::submit, py::arg("prompt"), py::kw_only(), py::arg("flags"), py::arg("add_bos"),
-           py::arg("max_tokens"), py::arg("temperature"), py::arg("top_k"), py::arg("top_p"), py::arg("min_p"),
-           py::arg("repetition_penalty"), py::arg("presence_penalty"), py::arg("frequency_penalty"),
-           py::arg("penalty_last_n"), py::arg("seed"), py::arg("top_logprobs"), py::arg("priority"),
-           py::arg("logit_bias"), py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"))
+      .def(py::init<const Model&, int32_t, uint32_t, uint32_t, uint32_t, uint32_t,
+                    const py::object&>())
+      .def("submit", &Engine::submit, py::arg("prompt"), py::kw_only(), py::arg("flags"),
+           py::arg("add_bos"), py::arg("max_tokens"), py::arg("temperature"), py::arg("top_k"),
+           py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
+           py::arg("presence_penalty"), py::arg("frequency_penalty"), py::arg("penalty_last_n"),
+           py::arg("seed"), py::arg("top_logprobs"), py::arg("priority"), py::arg("logit_bias"),
+           py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"))
       .def("score", &Engine::score)
       .def("stats", &Engine::stats)
       .def("memory", &Engine::memory)

@@ -24,7 +24,9 @@ OwnedTensor borrow(Keeper keeper, void* data, DLDataType dtype, int64_t count, i
   DLManagedTensorVersioned& managed = borrowed->managed;
   managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
   managed.manager_ctx = borrowed;
-  managed.deleter = [](DLManagedTensorVersioned* self) { delete static_cast<Borrowed<Keeper>*>(self->manager_ctx); };
+  managed.deleter = [](DLManagedTensorVersioned* self) {
+    delete static_cast<Borrowed<Keeper>*>(self->manager_ctx);
+  };
   managed.flags = DLPACK_FLAG_BITMASK_READ_ONLY;
   managed.dl_tensor = {data, {kDLCPU, 0}, 1, dtype, &borrowed->shape, &borrowed->stride, 0};
   return OwnedTensor(&managed);
@@ -56,8 +58,8 @@ struct BufferKeeper {
 [[noreturn]] void type_error(const std::string& message) { throw py::type_error(message); }
 
 [[noreturn]] void out_of_range(const std::string& what, const std::string& value, size_t position) {
-  raise(LMN_INVALID_ARGUMENT,
-        what + ": token id " + value + " at position " + std::to_string(position) + " is out of range");
+  raise(LMN_INVALID_ARGUMENT, what + ": token id " + value + " at position " +
+                                  std::to_string(position) + " is out of range");
 }
 
 OwnedTensor of_values(std::vector<int64_t> values) {
@@ -72,8 +74,8 @@ OwnedTensor from_iterable(const py::object& source, const std::string& what) {
     const py::object number = py::reinterpret_steal<py::object>(PyNumber_Index(item.ptr()));
     if (!number) {
       PyErr_Clear();
-      type_error(what + ": token ids must be integers, item " + std::to_string(values.size()) + " is " +
-                 std::string(Py_TYPE(item.ptr())->tp_name));
+      type_error(what + ": token ids must be integers, item " + std::to_string(values.size()) +
+                 " is " + std::string(Py_TYPE(item.ptr())->tp_name));
     }
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
@@ -90,25 +92,29 @@ OwnedTensor from_capsule(const py::capsule& capsule) {
     PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
     return OwnedTensor(tensor);
   }
-  if (name == nullptr || std::string(name) != "dltensor") type_error("__dlpack__ gave something that is no DLPack capsule");
+  if (name == nullptr || std::string(name) != "dltensor")
+    type_error("__dlpack__ gave something that is no DLPack capsule");
   auto* tensor = static_cast<DLManagedTensor*>(capsule.get_pointer());
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   LegacyKeeper keeper{std::unique_ptr<DLManagedTensor, LegacyKeeper::Delete>(tensor)};
   const DLTensor& view = tensor->dl_tensor;
-  if (view.ndim != 1) type_error("token ids must have one dimension, not " + std::to_string(view.ndim));
-  return borrow(std::move(keeper), static_cast<char*>(view.data) + view.byte_offset, view.dtype, view.shape[0],
-                view.strides != nullptr ? view.strides[0] : 1);
+  if (view.ndim != 1)
+    type_error("token ids must have one dimension, not " + std::to_string(view.ndim));
+  return borrow(std::move(keeper), static_cast<char*>(view.data) + view.byte_offset, view.dtype,
+                view.shape[0], view.strides != nullptr ? view.strides[0] : 1);
 }
 
 OwnedTensor from_dlpack(const py::object& source, const std::string& what) {
   const auto device = source.attr("__dlpack_device__")().cast<py::tuple>();
   if (device[0].cast<int>() != kDLCPU) type_error(what + ": token ids must be in CPU memory");
   try {
-    return from_capsule(source.attr("__dlpack__")(py::arg("max_version") =
-                                                      py::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)));
+    return from_capsule(source.attr("__dlpack__")(
+        py::arg("max_version") = py::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)));
   } catch (py::error_already_set& error) {
-    if (error.matches(PyExc_BufferError)) type_error(what + ": token ids must be integers in native byte order");
-    if (!error.matches(PyExc_TypeError)) throw;  // A producer from before DLPack 1.0 does not know max_version.
+    if (error.matches(PyExc_BufferError))
+      type_error(what + ": token ids must be integers in native byte order");
+    if (!error.matches(PyExc_TypeError))
+      throw;  // A producer from before DLPack 1.0 does not know max_version.
   }
   return from_capsule(source.attr("__dlpack__")());
 }
@@ -126,12 +132,15 @@ DLDataType integer_type(const char* format, py::ssize_t item_bytes) {
 
 OwnedTensor from_buffer(const py::object& source, const std::string& what) {
   auto view = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(source.ptr(), view.get(), PyBUF_STRIDES | PyBUF_FORMAT) != 0) throw py::error_already_set();
+  if (PyObject_GetBuffer(source.ptr(), view.get(), PyBUF_STRIDES | PyBUF_FORMAT) != 0)
+    throw py::error_already_set();
   BufferKeeper keeper{std::unique_ptr<Py_buffer, BufferKeeper::Release>(view.release())};
   const Py_buffer& buffer = *keeper.view;
   const DLDataType dtype = integer_type(buffer.format, buffer.itemsize);
-  if (buffer.ndim != 1) type_error(what + ": token ids must have one dimension, not " + std::to_string(buffer.ndim));
-  if (dtype.bits == 0 || buffer.strides[0] % buffer.itemsize != 0) type_error(what + ": token ids must be integers");
+  if (buffer.ndim != 1)
+    type_error(what + ": token ids must have one dimension, not " + std::to_string(buffer.ndim));
+  if (dtype.bits == 0 || buffer.strides[0] % buffer.itemsize != 0)
+    type_error(what + ": token ids must be integers");
   void* data = buffer.buf;
   const int64_t count = buffer.shape[0];
   const int64_t stride = buffer.strides[0] / buffer.itemsize;
@@ -140,17 +149,22 @@ OwnedTensor from_buffer(const py::object& source, const std::string& what) {
 
 int64_t element(const DLTensor& view, int64_t index) {
   const int64_t stride = view.strides != nullptr ? view.strides[0] : 1;
-  const char* at = static_cast<const char*>(view.data) + view.byte_offset + index * stride * (view.dtype.bits / 8);
+  const char* at = static_cast<const char*>(view.data) + view.byte_offset +
+                   index * stride * (view.dtype.bits / 8);
   const auto load = [at]<typename T>(T value) {
     __builtin_memcpy(&value, at, sizeof value);
     return static_cast<int64_t>(value);
   };
   const bool is_signed = view.dtype.code == kDLInt;
   switch (view.dtype.bits) {
-    case 8: return is_signed ? load(int8_t{}) : load(uint8_t{});
-    case 16: return is_signed ? load(int16_t{}) : load(uint16_t{});
-    case 32: return is_signed ? load(int32_t{}) : load(uint32_t{});
-    default: return load(int64_t{});  // uint64 past 2^63 turns negative, which is out of range as well
+    case 8:
+      return is_signed ? load(int8_t{}) : load(uint8_t{});
+    case 16:
+      return is_signed ? load(int16_t{}) : load(uint16_t{});
+    case 32:
+      return is_signed ? load(int32_t{}) : load(uint32_t{});
+    default:
+      return load(int64_t{});  // uint64 past 2^63 turns negative, which is out of range as well
   }
 }
 
@@ -167,7 +181,8 @@ Ids::Ids(const py::object& source, const std::string& what) : what_(what) {
     tensor_ = from_iterable(source, what);
   }
   const DLTensor& view = tensor_->dl_tensor;
-  if (view.ndim != 1) type_error(what + ": token ids must have one dimension, not " + std::to_string(view.ndim));
+  if (view.ndim != 1)
+    type_error(what + ": token ids must have one dimension, not " + std::to_string(view.ndim));
   if ((view.dtype.code != kDLInt && view.dtype.code != kDLUInt) || view.dtype.lanes != 1) {
     type_error(what + ": token ids must be integers");
   }
@@ -186,7 +201,8 @@ const int32_t* Ids::as_int32() {
   copy_.resize(count());
   for (size_t i = 0; i < copy_.size(); ++i) {
     const int64_t value = element(view, static_cast<int64_t>(i));
-    if (value < std::numeric_limits<int32_t>::min() || value > std::numeric_limits<int32_t>::max()) {
+    if (value < std::numeric_limits<int32_t>::min() ||
+        value > std::numeric_limits<int32_t>::max()) {
       out_of_range(what_, std::to_string(value), i);
     }
     copy_[i] = static_cast<int32_t>(value);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long C calls stay interruptible. Python's signal handlers run only when somebody asks, on the main thread, with
-// the GIL: so a wait is cut into slices, and a call that reports progress asks from its progress callback.
+// How long C calls stay interruptible. Python's signal handlers run only when somebody asks, on the
+// main thread, with the GIL: so a wait is cut into slices, and a call that reports progress asks
+// from its progress callback.
 #pragma once
 
 #include <lmnative/lmnative.h>
@@ -14,7 +15,8 @@ namespace lmn::python {
 
 namespace py = pybind11;
 
-// The longest that a wait goes without looking for Ctrl-C: below what a person notices, and rare enough to cost nothing.
+// The longest that a wait goes without looking for Ctrl-C: below what a person notices, and rare
+// enough to cost nothing.
 constexpr std::chrono::milliseconds kSignalSlice{50};
 
 // Runs pending signal handlers. Throws what they raise (KeyboardInterrupt). Needs the GIL.
@@ -22,8 +24,9 @@ inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-// The lmn_progress_fn of one call: hands progress to a Python callable (or to nobody, if it is None) and stops the call
-// when the callable or a signal handler raises. After the call, with the GIL held, `rethrow` raises that.
+// The lmn_progress_fn of one call: hands progress to a Python callable (or to nobody, if it is
+// None) and stops the call when the callable or a signal handler raises. After the call, with the
+// GIL held, `rethrow` raises that.
 class Progress {
  public:
   explicit Progress(py::object callable) : callable_(std::move(callable)) {}

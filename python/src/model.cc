@@ -14,15 +14,22 @@ py::str text_of(const char* data, uint64_t bytes) {
   if (text == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::str>(text);
 }
-py::str text_of(const char* data) { return text_of(data, data != nullptr ? std::char_traits<char>::length(data) : 0); }
+py::str text_of(const char* data) {
+  return text_of(data, data != nullptr ? std::char_traits<char>::length(data) : 0);
+}
 
 py::object scalar(const lmn_value& value) {
   switch (value.kind) {
-    case LMN_VALUE_UINT: return py::int_(value.u64);
-    case LMN_VALUE_INT: return py::int_(value.i64);
-    case LMN_VALUE_FLOAT: return py::float_(value.f64);
-    case LMN_VALUE_BOOL: return py::bool_(value.u64 != 0);
-    default: return text_of(value.text, value.text_bytes);
+    case LMN_VALUE_UINT:
+      return py::int_(value.u64);
+    case LMN_VALUE_INT:
+      return py::int_(value.i64);
+    case LMN_VALUE_FLOAT:
+      return py::float_(value.f64);
+    case LMN_VALUE_BOOL:
+      return py::bool_(value.u64 != 0);
+    default:
+      return text_of(value.text, value.text_bytes);
   }
 }
 
@@ -92,8 +99,8 @@ py::list tensors_of(const Model& self) {
     check(lmn_model_tensor_get(self.get(), i, &info, error.out()), error);
     py::tuple shape(info.ndim);
     for (uint32_t d = 0; d < info.ndim; ++d) shape[d] = info.shape[d];
-    result.append(py::make_tuple(text_of(info.name, info.name_bytes), text_of(info.type), shape, info.bytes,
-                                 info.offset, info.file_index, info.supported != 0));
+    result.append(py::make_tuple(text_of(info.name, info.name_bytes), text_of(info.type), shape,
+                                 info.bytes, info.offset, info.file_index, info.supported != 0));
   }
   return result;
 }
@@ -131,8 +138,9 @@ std::string_view utf8_view(const py::handle& text, const std::string& what) {
     const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
     if (data != nullptr) return {data, static_cast<size_t>(size)};
     const py::error_already_set error;  // takes the UnicodeEncodeError
-    raise(LMN_INVALID_ARGUMENT, what + " is not valid Unicode text: lone surrogate at character " +
-                                    py::str(py::object(error.value().attr("start"))).cast<std::string>());
+    raise(LMN_INVALID_ARGUMENT,
+          what + " is not valid Unicode text: lone surrogate at character " +
+              py::str(py::object(error.value().attr("start"))).cast<std::string>());
   }
   if (PyBytes_Check(text.ptr())) {
     return {PyBytes_AS_STRING(text.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(text.ptr()))};
@@ -146,7 +154,9 @@ void bind_model(py::module_& module) {
       .def("info", &info_of)
       .def("metadata_index", &metadata_index)
       .def("metadata_value",
-           [](const Model& self, uint64_t index) { return value_of(self.get(), index, metadata_at(self.get(), index)); })
+           [](const Model& self, uint64_t index) {
+             return value_of(self.get(), index, metadata_at(self.get(), index));
+           })
       .def("tensors", &tensors_of)
       .def("tensor", &export_tensor);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Model files and tokenizers in Python: thin classes over lmn_model, lmn_tokenizer and lmn_decoder. The Python package
-// wraps them once more with names, defaults and documentation; nothing here is public by itself.
+// Model files and tokenizers in Python: thin classes over lmn_model, lmn_tokenizer and lmn_decoder.
+// The Python package wraps them once more with names, defaults and documentation; nothing here is
+// public by itself.
 #pragma once
 
 #include <lmnative/lmnative.h>
@@ -27,7 +28,8 @@ class Model {
   std::unique_ptr<lmn_model, ModelDeleter> model_;
 };
 
-// UTF-8 bytes of a str or bytes object; ill-formed text throws, naming `what`. The view lives as long as `text`.
+// UTF-8 bytes of a str or bytes object; ill-formed text throws, naming `what`. The view lives as
+// long as `text`.
 std::string_view utf8_view(const py::handle& text, const std::string& what);
 
 void bind_model(py::module_& module);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The extension module lmnative._lmnative: the C ABI with Python types, and no policy. Defaults, names and documentation
-// are in the Python package. Includes of the library are <lmnative/…> only.
+// The extension module lmnative._lmnative: the C ABI with Python types, and no policy. Defaults,
+// names and documentation are in the Python package. Includes of the library are <lmnative/…> only.
 #include <lmnative/lmnative.h>
 #include <pybind11/pybind11.h>
 

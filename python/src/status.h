@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From an lmn_status to a Python exception: the only place where the two meet. The exception classes live in
-// lmnative/errors.py, which is asked for one when something has failed. Functions here need the GIL.
+// From an lmn_status to a Python exception: the only place where the two meet. The exception
+// classes live in lmnative/errors.py, which is asked for one when something has failed. Functions
+// here need the GIL.
 #pragma once
 
 #include <lmnative/lmnative.h>
@@ -13,7 +14,8 @@ namespace lmn::python {
 
 namespace py = pybind11;
 
-// Receives the error object of one C call, and frees it. `lmn_x_y(…, error.out())`, then `check(status, error)`.
+// Receives the error object of one C call, and frees it. `lmn_x_y(…, error.out())`, then
+// `check(status, error)`.
 class ErrorSlot {
  public:
   ErrorSlot() = default;

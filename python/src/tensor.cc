@@ -13,7 +13,8 @@ constexpr const char* kUsedVersionedName = "used_dltensor_versioned";
 constexpr const char* kLegacyName = "dltensor";
 constexpr const char* kUsedLegacyName = "used_dltensor";
 
-// What a capsule lends: a tensor struct of either generation, and the shared ownership of the memory.
+// What a capsule lends: a tensor struct of either generation, and the shared ownership of the
+// memory.
 template <typename Managed>
 struct Lent {
   Managed managed{};
@@ -45,7 +46,9 @@ void delete_capsule(PyObject* capsule, const char* name) {
 void delete_versioned_capsule(PyObject* capsule) {
   delete_capsule<DLManagedTensorVersioned>(capsule, kVersionedName);
 }
-void delete_legacy_capsule(PyObject* capsule) { delete_capsule<DLManagedTensor>(capsule, kLegacyName); }
+void delete_legacy_capsule(PyObject* capsule) {
+  delete_capsule<DLManagedTensor>(capsule, kLegacyName);
+}
 
 [[noreturn]] void buffer_error(const std::string& message) {
   PyErr_SetString(PyExc_BufferError, message.c_str());
@@ -64,11 +67,16 @@ std::string buffer_format(DLDataType dtype) {
   if (dtype.lanes != 1) return "";
   const int bytes_log2 = dtype.bits == 8 ? 0 : dtype.bits == 16 ? 1 : dtype.bits == 32 ? 2 : 3;
   switch (dtype.code) {
-    case kDLInt: return std::string(1, "bhiq"[bytes_log2]);
-    case kDLUInt: return std::string(1, "BHIQ"[bytes_log2]);
-    case kDLFloat: return dtype.bits == 8 ? "" : std::string(1, " efd"[bytes_log2]);
-    case kDLBool: return "?";
-    default: return "";
+    case kDLInt:
+      return std::string(1, "bhiq"[bytes_log2]);
+    case kDLUInt:
+      return std::string(1, "BHIQ"[bytes_log2]);
+    case kDLFloat:
+      return dtype.bits == 8 ? "" : std::string(1, " efd"[bytes_log2]);
+    case kDLBool:
+      return "?";
+    default:
+      return "";
   }
 }
 
@@ -89,19 +97,26 @@ py::tuple Tensor::shape() const {
 std::string Tensor::dtype() const {
   const DLDataType type = view().dtype;
   switch (type.code) {
-    case kDLInt: return "int" + std::to_string(type.bits);
-    case kDLUInt: return "uint" + std::to_string(type.bits);
-    case kDLFloat: return "float" + std::to_string(type.bits);
-    case kDLBfloat: return "bfloat" + std::to_string(type.bits);
-    case kDLBool: return "bool";
-    default: return "opaque" + std::to_string(type.bits);
+    case kDLInt:
+      return "int" + std::to_string(type.bits);
+    case kDLUInt:
+      return "uint" + std::to_string(type.bits);
+    case kDLFloat:
+      return "float" + std::to_string(type.bits);
+    case kDLBfloat:
+      return "bfloat" + std::to_string(type.bits);
+    case kDLBool:
+      return "bool";
+    default:
+      return "opaque" + std::to_string(type.bits);
   }
 }
 
 py::buffer_info Tensor::buffer() const {
   const std::string format = buffer_format(view().dtype);
   if (format.empty()) {
-    buffer_error("a " + dtype() + " tensor has no Python buffer format; use DLPack (torch.from_dlpack)");
+    buffer_error("a " + dtype() +
+                 " tensor has no Python buffer format; use DLPack (torch.from_dlpack)");
   }
   const py::ssize_t item_bytes = view().dtype.bits / 8;
   std::vector<py::ssize_t> shape(view().shape, view().shape + view().ndim);
@@ -111,16 +126,18 @@ py::buffer_info Tensor::buffer() const {
     strides[i] = view().strides != nullptr ? view().strides[i] * item_bytes : compact;
     compact *= shape[i];
   }
-  return py::buffer_info(data(), item_bytes, format, view().ndim, std::move(shape), std::move(strides), read_only());
+  return py::buffer_info(data(), item_bytes, format, view().ndim, std::move(shape),
+                         std::move(strides), read_only());
 }
 
-py::object Tensor::dlpack(const py::object& stream, const py::object& max_version, const py::object& device,
-                          const py::object& copy) const {
+py::object Tensor::dlpack(const py::object& stream, const py::object& max_version,
+                          const py::object& device, const py::object& copy) const {
   if (!stream.is_none()) buffer_error("stream must be None: the tensor is in CPU memory");
   if (!device.is_none() && !device.equal(py::make_tuple(static_cast<int>(kDLCPU), 0))) {
     buffer_error("dl_device must be (1, 0): the tensor is in CPU memory");
   }
-  const bool versioned = !max_version.is_none() && max_version.cast<py::tuple>()[0].cast<int>() >= 1;
+  const bool versioned =
+      !max_version.is_none() && max_version.cast<py::tuple>()[0].cast<int>() >= 1;
   const bool want_copy = !copy.is_none() && copy.cast<bool>();
   std::shared_ptr<DLManagedTensorVersioned> owner = tensor_;
   if (want_copy) {
@@ -131,7 +148,8 @@ py::object Tensor::dlpack(const py::object& stream, const py::object& max_versio
     auto* lent = lend<DLManagedTensorVersioned>(owner);
     lent->version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
     lent->flags = want_copy ? DLPACK_FLAG_BITMASK_IS_COPIED : owner->flags;
-    return py::reinterpret_steal<py::object>(PyCapsule_New(lent, kVersionedName, &delete_versioned_capsule));
+    return py::reinterpret_steal<py::object>(
+        PyCapsule_New(lent, kVersionedName, &delete_versioned_capsule));
   }
   if (read_only() && !want_copy) {
     buffer_error("a read-only tensor needs a consumer of DLPack 1.0 or newer, or copy=True");
@@ -148,14 +166,18 @@ Tensor copy_of_floats(const float* data, int64_t rows, int64_t columns) {
 }
 
 void bind_tensor(py::module_& module) {
-  py::class_<Tensor>(module, "Tensor", py::buffer_protocol(),
-                     "An array in CPU memory of the library.\n\n"
-                     "numpy.asarray(t), numpy.from_dlpack(t), torch.from_dlpack(t) and memoryview(t) share its memory\n"
-                     "and keep it alive; t[...] indexes it as numpy would. Tensors of a model file are read-only.")
+  py::class_<Tensor>(
+      module, "Tensor", py::buffer_protocol(),
+      "An array in CPU memory of the library.\n\n"
+      "numpy.asarray(t), numpy.from_dlpack(t), torch.from_dlpack(t) and memoryview(t) share its "
+      "memory\n"
+      "and keep it alive; t[...] indexes it as numpy would. Tensors of a model file are read-only.")
       .def_buffer(&Tensor::buffer)
       .def_property_readonly("shape", &Tensor::shape, "Sizes, outermost first.")
-      .def_property_readonly("dtype", &Tensor::dtype, "Element type by numpy's name, such as 'float32'.")
-      .def_property_readonly("ndim", [](const Tensor& self) { return self.view().ndim; }, "Number of dimensions.")
+      .def_property_readonly("dtype", &Tensor::dtype,
+                             "Element type by numpy's name, such as 'float32'.")
+      .def_property_readonly(
+          "ndim", [](const Tensor& self) { return self.view().ndim; }, "Number of dimensions.")
       .def_property_readonly("nbytes", &Tensor::bytes, "Bytes of all elements.")
       .def_property_readonly("readonly", &Tensor::read_only, "True if writing is not allowed.")
       .def_property_readonly(
@@ -163,21 +185,27 @@ void bind_tensor(py::module_& module) {
           "Address of the first element.")
       .def("__len__", [](const Tensor& self) { return self.view().shape[0]; })
       .def("__dlpack__", &Tensor::dlpack, py::kw_only(), py::arg("stream") = py::none(),
-           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+           py::arg("copy") = py::none(),
            "DLPack capsule: versioned for a consumer of DLPack 1.0 or newer, else the older kind.")
-      .def("__dlpack_device__", [](const Tensor&) { return py::make_tuple(static_cast<int>(kDLCPU), 0); })
+      .def("__dlpack_device__",
+           [](const Tensor&) { return py::make_tuple(static_cast<int>(kDLCPU), 0); })
       .def(
           "numpy",
           [](const py::object& self) {
-            return py::module_::import("numpy").attr("asarray")(py::memoryview(self.cast<py::buffer>()));
+            return py::module_::import("numpy").attr("asarray")(
+                py::memoryview(self.cast<py::buffer>()));
           },
           "A numpy array that shares the memory.")
       .def(
           "__array__",
           [](const py::object& self, const py::object& dtype, const py::object& copy) {
             py::object array = self.attr("numpy")();
-            if (!dtype.is_none() && !py::object(array.attr("dtype")).equal(py::module_::import("numpy").attr("dtype")(dtype))) {
-              if (!copy.is_none() && !copy.cast<bool>()) throw py::value_error("another dtype needs a copy");
+            if (!dtype.is_none() &&
+                !py::object(array.attr("dtype"))
+                     .equal(py::module_::import("numpy").attr("dtype")(dtype))) {
+              if (!copy.is_none() && !copy.cast<bool>())
+                throw py::value_error("another dtype needs a copy");
               return py::object(array.attr("astype")(dtype));
             }
             if (!copy.is_none() && copy.cast<bool>()) return py::object(array.attr("copy")());
@@ -185,9 +213,12 @@ void bind_tensor(py::module_& module) {
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       .def("__getitem__",
-           [](const py::object& self, const py::object& key) { return py::object(self.attr("numpy")()[key]); })
+           [](const py::object& self, const py::object& key) {
+             return py::object(self.attr("numpy")()[key]);
+           })
       .def("__repr__", [](const Tensor& self) {
-        return "<lmnative.Tensor " + self.dtype() + " " + py::repr(self.shape()).cast<std::string>() + ">";
+        return "<lmnative.Tensor " + self.dtype() + " " +
+               py::repr(self.shape()).cast<std::string>() + ">";
       });
 }
 

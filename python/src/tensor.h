@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors between Python and the C ABI, both as DLPack. Out: `Tensor` owns one tensor of the library and lends its memory
-// through DLPack, the buffer protocol and numpy; every borrower keeps it alive. In: `Ids` borrows a 1-D integer array
-// from any DLPack producer or buffer without a copy where the layout allows it.
-// Deleters that other libraries may call touch no Python state, unless they guard a Python buffer; so they also survive
-// the interpreter's end.
+// Tensors between Python and the C ABI, both as DLPack. Out: `Tensor` owns one tensor of the
+// library and lends its memory through DLPack, the buffer protocol and numpy; every borrower keeps
+// it alive. In: `Ids` borrows a 1-D integer array from any DLPack producer or buffer without a copy
+// where the layout allows it. Deleters that other libraries may call touch no Python state, unless
+// they guard a Python buffer; so they also survive the interpreter's end.
 #pragma once
 
 #include <lmnative/lmnative.h>
@@ -37,8 +37,8 @@ class Tensor {
   py::tuple shape() const;
   std::string dtype() const;  // numpy's name: "float32"
   py::buffer_info buffer() const;
-  py::object dlpack(const py::object& stream, const py::object& max_version, const py::object& device,
-                    const py::object& copy) const;
+  py::object dlpack(const py::object& stream, const py::object& max_version,
+                    const py::object& device, const py::object& copy) const;
 
  private:
   std::shared_ptr<DLManagedTensorVersioned> tensor_;
@@ -47,11 +47,12 @@ class Tensor {
 // A float32 tensor [rows, columns] with a copy of `data`.
 Tensor copy_of_floats(const float* data, int64_t rows, int64_t columns);
 
-// Token ids that Python code gave: as a 1-D DLPack tensor of int32 or int64, valid as long as this object. The
-// destructor needs no GIL of its own accord and may run on any thread.
+// Token ids that Python code gave: as a 1-D DLPack tensor of int32 or int64, valid as long as this
+// object. The destructor needs no GIL of its own accord and may run on any thread.
 class Ids {
  public:
-  // `source`: DLPack producer, buffer, or iterable of integers. Throws TypeError or ValueError, naming `what`.
+  // `source`: DLPack producer, buffer, or iterable of integers. Throws TypeError or ValueError,
+  // naming `what`.
   Ids(const py::object& source, const std::string& what);
 
   const DLManagedTensorVersioned* tensor() const { return tensor_.get(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tokenizer and streaming decoder. Calls take microseconds to milliseconds; the ones that may take long on long text
-// (encode, decode, create) release the GIL.
+// Tokenizer and streaming decoder. Calls take microseconds to milliseconds; the ones that may take
+// long on long text (encode, decode, create) release the GIL.
 #include <vector>
 
 #include "model.h"
@@ -69,7 +69,8 @@ class Decoder {
   std::unique_ptr<lmn_decoder, Deleter> decoder_;
 };
 
-// Runs an ABI call of the (buffer, capacity, count) kind without the GIL: once with a guess, once more if it was too low.
+// Runs an ABI call of the (buffer, capacity, count) kind without the GIL: once with a guess, once
+// more if it was too low.
 template <typename Item, typename Call>
 std::vector<Item> fill(size_t guess, const Call& call) {
   std::vector<Item> items(guess);
@@ -88,15 +89,18 @@ std::vector<Item> fill(size_t guess, const Call& call) {
   return items;
 }
 
-py::list encode(const Tokenizer& self, const py::object& text, bool parse_special, uint32_t add_bos, uint32_t add_eos) {
+py::list encode(const Tokenizer& self, const py::object& text, bool parse_special, uint32_t add_bos,
+                uint32_t add_eos) {
   const std::string_view utf8 = utf8_view(text, "text");
   auto options = sized<lmn_encode_options>();
   options.parse_special = parse_special ? 1 : 0;
   options.add_bos = add_bos;
   options.add_eos = add_eos;
-  const auto ids = fill<int32_t>(utf8.size() / 2 + 8, [&](int32_t* out, size_t capacity, size_t* count, lmn_error** err) {
-    return lmn_tokenizer_encode(self.get(), utf8.data(), utf8.size(), &options, out, capacity, count, err);
-  });
+  const auto ids = fill<int32_t>(
+      utf8.size() / 2 + 8, [&](int32_t* out, size_t capacity, size_t* count, lmn_error** err) {
+        return lmn_tokenizer_encode(self.get(), utf8.data(), utf8.size(), &options, out, capacity,
+                                    count, err);
+      });
   py::list result(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) result[i] = ids[i];
   return result;
@@ -108,7 +112,8 @@ py::str decode(const Tokenizer& self, const py::object& source, bool skip_specia
   const size_t id_count = ids.count();
   auto options = sized<lmn_decode_options>();
   options.skip_special = skip_special ? 1 : 0;
-  const auto text = fill<char>(id_count * 8 + 16, [&](char* out, size_t capacity, size_t* count, lmn_error** err) {
+  const auto text = fill<char>(id_count * 8 + 16, [&](char* out, size_t capacity, size_t* count,
+                                                      lmn_error** err) {
     return lmn_tokenizer_decode(self.get(), data, id_count, &options, out, capacity, count, err);
   });
   return py::str(text.data(), text.size());
@@ -119,7 +124,8 @@ py::str render(const Tokenizer& self, const py::list& messages, bool add_generat
   std::vector<std::string> roles(messages.size());
   for (size_t i = 0; i < messages.size(); ++i) {
     const auto message = messages[i].cast<py::tuple>();
-    const std::string_view content = utf8_view(message[1], "content of message " + std::to_string(i));
+    const std::string_view content =
+        utf8_view(message[1], "content of message " + std::to_string(i));
     roles[i] = std::string(utf8_view(message[0], "role of message " + std::to_string(i)));
     if (roles[i].find('\0') != std::string::npos) {
       throw py::value_error("role of message " + std::to_string(i) + " contains a NUL character");
@@ -128,9 +134,11 @@ py::str render(const Tokenizer& self, const py::list& messages, bool add_generat
   }
   auto options = sized<lmn_chat_options>();
   options.no_generation_prompt = add_generation_prompt ? 0 : 1;
-  const auto text = fill<char>(4096, [&](char* out, size_t capacity, size_t* count, lmn_error** err) {
-    return lmn_tokenizer_chat_render(self.get(), items.data(), items.size(), &options, out, capacity, count, err);
-  });
+  const auto text =
+      fill<char>(4096, [&](char* out, size_t capacity, size_t* count, lmn_error** err) {
+        return lmn_tokenizer_chat_render(self.get(), items.data(), items.size(), &options, out,
+                                         capacity, count, err);
+      });
   return py::str(text.data(), text.size());
 }
 
@@ -138,7 +146,9 @@ py::dict info_of(const Tokenizer& self) {
   auto info = sized<lmn_tokenizer_info>();
   ErrorSlot error;
   check(lmn_tokenizer_info_get(self.get(), &info, error.out()), error);
-  const auto id = [](int32_t value) { return value < 0 ? py::object(py::none()) : py::object(py::int_(value)); };
+  const auto id = [](int32_t value) {
+    return value < 0 ? py::object(py::none()) : py::object(py::int_(value));
+  };
   py::dict result;
   result["model"] = info.model;
   result["pre"] = info.pre;
@@ -158,7 +168,8 @@ py::tuple token_of(const Tokenizer& self, int32_t id) {
   auto info = sized<lmn_token_info>();
   ErrorSlot error;
   check(lmn_tokenizer_token_get(self.get(), id, &info, error.out()), error);
-  return py::make_tuple(py::bytes(info.bytes, info.byte_count), info.kind, info.end_of_generation != 0);
+  return py::make_tuple(py::bytes(info.bytes, info.byte_count), info.kind,
+                        info.end_of_generation != 0);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs every case of every operator on every CPU target that this machine has. Usage: conformance [WORD], where only cases
-// whose "target op case" contains WORD are run. Ends with "N passed, N failed".
+// Runs every case of every operator on every CPU target that this machine has. Usage: conformance
+// [WORD], where only cases whose "target op case" contains WORD are run. Ends with "N passed, N
+// failed".
 #include "conformance.h"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace conformance {
 using namespace lmn;
 using lmn::ops::KernelTable;
 
-void run_parts(const KernelTable& table, ops::Op op, const void* args, int parts, size_t scratch_bytes) {
+void run_parts(const KernelTable& table, ops::Op op, const void* args, int parts,
+               size_t scratch_bytes) {
   for (int part = 0; part < parts; ++part) {
     Bytes scratch(scratch_bytes);
     std::fill_n(scratch.floats(), scratch_bytes / 4, std::numeric_limits<float>::quiet_NaN());
@@ -78,7 +80,8 @@ std::vector<std::byte> Random::weights(DType type, int64_t rows, int64_t columns
     return bytes;
   }
   for (std::byte& b : bytes) b = static_cast<std::byte>(next());
-  const bool has_min = type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K;
+  const bool has_min =
+      type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K;
   for (size_t at = 0; at < bytes.size(); at += info(type).block_bytes) {
     const size_t scale = type == DType::kQ6_K ? at + 208 : at;
     put_half(scale, 0.002f * (1.5f + uniform()));
@@ -109,7 +112,8 @@ std::string check(const Case& c, const KernelTable& table) {
     for (size_t i = 0; i < width; ++i) {
       const bool both_nan = std::isnan(w[i]) && std::isnan(g[i]);
       if (both_nan || std::fabs(double{g[i]} - w[i]) <= c.tolerance * largest) continue;
-      std::snprintf(text, sizeof text, "row %lld output %zu is %.9g, the reference has %.9g (largest %.3g)",
+      std::snprintf(text, sizeof text,
+                    "row %lld output %zu is %.9g, the reference has %.9g (largest %.3g)",
                     static_cast<long long>(t), i, g[i], w[i], largest);
       return text;
     }
@@ -119,11 +123,16 @@ std::string check(const Case& c, const KernelTable& table) {
     std::snprintf(text, sizeof text, "other bits when shared out among %d parts", parts);
     return text;
   }
-  // Every row alone, and some ranges.
+  // Every row alone, and some ranges; every number of rows at both ends where there are up to 40.
   std::vector<Range> ranges;
+  for (int64_t n = 1; n <= c.rows && c.rows <= 40; ++n) {
+    ranges.push_back({0, n});
+    ranges.push_back({c.rows - n, n});
+  }
   const int64_t step = c.rows > 20 ? 7 : 1;
   for (int64_t t = 0; t < c.rows; t += step) ranges.push_back({t, 1});
-  for (int64_t n : {int64_t{2}, int64_t{3}, int64_t{4}, int64_t{6}, int64_t{7}, int64_t{9}, int64_t{40}}) {
+  for (int64_t n :
+       {int64_t{2}, int64_t{3}, int64_t{4}, int64_t{6}, int64_t{7}, int64_t{9}, int64_t{40}}) {
     if (n < c.rows) ranges.push_back({(c.rows - n) / 2, n});
     if (n < c.rows) ranges.push_back({c.rows - n, n});
   }
@@ -165,7 +174,9 @@ int main(int argc, char** argv) {
         }
       }
       passed += good;
-      if (good > 0) std::printf("%.*s %s: %d passed\n", static_cast<int>(target.size()), target.data(), op.c_str(), good);
+      if (good > 0)
+        std::printf("%.*s %s: %d passed\n", static_cast<int>(target.size()), target.data(),
+                    op.c_str(), good);
     }
   }
   std::printf("%d passed, %d failed\n", passed, failed);

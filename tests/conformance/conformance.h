@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A conformance case is one operator at one shape. It knows how to run its operator on any kernel table for any range of
-// its rows; conformance.cc compares every target with the reference, and each target with itself for other splits and
-// other row ranges, where results must be the same bits (DESIGN section 7).
+// A conformance case is one operator at one shape. It knows how to run its operator on any kernel
+// table for any range of its rows; conformance.cc compares every target with the reference, and
+// each target with itself for other splits and other row ranges, where results must be the same
+// bits (DESIGN section 7).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,9 @@ namespace conformance {
 class Bytes {
  public:
   explicit Bytes(size_t size = 0) : storage_(size + 64), size_(size) {}
-  Bytes(const Bytes& other) : Bytes(other.size_) { std::copy(other.data(), other.data() + size_, data()); }
+  Bytes(const Bytes& other) : Bytes(other.size_) {
+    std::copy(other.data(), other.data() + size_, data());
+  }
   Bytes& operator=(const Bytes&) = delete;
   std::byte* data() {
     const auto at = reinterpret_cast<uintptr_t>(storage_.data());
@@ -43,17 +46,20 @@ struct Range {
 struct Case {
   std::string name;
   int64_t rows = 0;
-  // Largest difference from the reference, as a share of the largest magnitude of the row of outputs (at least 1e-6).
+  // Largest difference from the reference, as a share of the largest magnitude of the row of
+  // outputs (at least 1e-6).
   double tolerance = 0;
-  // Runs rows [range.begin, range.begin + range.count) on `table`, shared out among `parts`, and returns their outputs as
-  // floats, the same number for each row.
+  // Runs rows [range.begin, range.begin + range.count) on `table`, shared out among `parts`, and
+  // returns their outputs as floats, the same number for each row.
   std::function<std::vector<float>(const lmn::ops::KernelTable& table, Range range, int parts)> run;
-  // Whether a table offers this at all (a weight type with a type of input); null means that it must.
+  // Whether a table offers this at all (a weight type with a type of input); null means that it
+  // must.
   std::function<bool(const lmn::ops::KernelTable& table)> offered = nullptr;
 };
 
 // The operator on every part in turn. Scratch is filled with NaNs before.
-void run_parts(const lmn::ops::KernelTable& table, lmn::ops::Op op, const void* args, int parts, size_t scratch_bytes = 0);
+void run_parts(const lmn::ops::KernelTable& table, lmn::ops::Op op, const void* args, int parts,
+               size_t scratch_bytes = 0);
 
 // A matrix packed by the table, with the memory it lives in.
 struct Packed {
@@ -62,7 +68,8 @@ struct Packed {
 };
 Packed pack(const lmn::ops::KernelTable& table, const lmn::ops::PackRequest& request, int parts);
 
-// Deterministic values: floats in [-1, 1) with a few larger ones, and weights of any file type with sane scales.
+// Deterministic values: floats in [-1, 1) with a few larger ones, and weights of any file type with
+// sane scales.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}

@@ -16,8 +16,9 @@ using lmn::ops::Op;
 
 namespace {
 
-const std::vector<DType> kWeightTypes = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-                                         DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+const std::vector<DType> kWeightTypes = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
+                                         DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
 struct LinearShape {
   std::vector<std::pair<DType, int64_t>> pieces;  // type and output channels
@@ -61,7 +62,8 @@ std::shared_ptr<const LinearData> make_linear(const LinearShape& s) {
     d->n += n;
   }
   for (size_t i = 0; i < s.pieces.size(); ++i) {
-    d->pieces.push_back({s.pieces[i].first, Shape{s.pieces[i].second, s.columns}, d->weights[i].data()});
+    d->pieces.push_back(
+        {s.pieces[i].first, Shape{s.pieces[i].second, s.columns}, d->weights[i].data()});
   }
   d->outputs = s.interleaved ? d->n / 2 : d->n;
   d->x = random.floats(s.rows * s.columns);
@@ -70,7 +72,8 @@ std::shared_ptr<const LinearData> make_linear(const LinearShape& s) {
   return d;
 }
 
-std::vector<float> run_linear(const LinearData& d, const KernelTable& table, Range range, int parts) {
+std::vector<float> run_linear(const LinearData& d, const KernelTable& table, Range range,
+                              int parts) {
   const LinearShape& s = d.shape;
   const DType type = s.input;
   const Packed packed = pack(table, {d.pieces, type, s.interleaved}, parts);
@@ -107,7 +110,9 @@ void add_linear(std::vector<Case>* cases, const LinearShape& s) {
   c.name = describe(s);
   c.rows = s.rows;
   c.tolerance = 2e-5;
-  c.run = [data](const KernelTable& table, Range range, int parts) { return run_linear(*data, table, range, parts); };
+  c.run = [data](const KernelTable& table, Range range, int parts) {
+    return run_linear(*data, table, range, parts);
+  };
   c.offered = [data](const KernelTable& table) {
     return table.plan_pack({data->pieces, data->shape.input, data->shape.interleaved}).ok();
   };
@@ -132,13 +137,23 @@ std::vector<Case> cases_of_Linear() {
       add_linear(&cases, {{{type, 1}}, block * 2, 3, input, false, true, false});
       add_linear(&cases, {{{type, 40}, {type, 40}}, block * 2, 9, input, true, false, false});
       add_linear(&cases, {{{type, 21}, {type, 21}}, block * 2, 5, input, true, true, true});
-      add_linear(&cases, {{{type, 48}}, block == 1 ? 576 : std::max<int64_t>(512, block), 2, input, false, false, true, true});
-      add_linear(&cases, {{{type, 136}, {type, 8}, {type, 24}}, block * 2, 11, input, false, true, false});
+      add_linear(&cases, {{{type, 48}},
+                          block == 1 ? 576 : std::max<int64_t>(512, block),
+                          2,
+                          input,
+                          false,
+                          false,
+                          true,
+                          true});
+      add_linear(&cases,
+                 {{{type, 136}, {type, 8}, {type, 24}}, block * 2, 11, input, false, true, false});
     }
   }
   // Pieces of different types in one matrix, as qkv of a mixed file has.
-  add_linear(&cases, {{{DType::kQ4_1, 64}, {DType::kQ8_0, 20}, {DType::kQ5_0, 32}}, 128, 6, DType::kQA16});
-  add_linear(&cases, {{{DType::kQ4_K, 64}, {DType::kQ4_K, 16}, {DType::kQ6_K, 16}}, 512, 5, DType::kQA16});
+  add_linear(&cases,
+             {{{DType::kQ4_1, 64}, {DType::kQ8_0, 20}, {DType::kQ5_0, 32}}, 128, 6, DType::kQA16});
+  add_linear(&cases,
+             {{{DType::kQ4_K, 64}, {DType::kQ4_K, 16}, {DType::kQ6_K, 16}}, 512, 5, DType::kQA16});
   add_linear(&cases, {{{DType::kF16, 40}, {DType::kF32, 20}}, 96, 7});
   return cases;
 }
@@ -150,11 +165,14 @@ std::vector<Case> cases_of_Embedding() {
       for (int64_t rows : {0, 1, 5, 17}) {
         const int64_t vocab = 45, columns = int64_t{info(type).block_elements} * 2;
         Random random(static_cast<uint64_t>(rows) + 3);
-        const auto weights = std::make_shared<std::vector<std::byte>>(random.weights(type, vocab, columns));
+        const auto weights =
+            std::make_shared<std::vector<std::byte>>(random.weights(type, vocab, columns));
         std::vector<int32_t> ids;
-        for (int64_t t = 0; t < rows; ++t) ids.push_back(t == 0 ? 44 : static_cast<int32_t>(random.next() % 45));
+        for (int64_t t = 0; t < rows; ++t)
+          ids.push_back(t == 0 ? 44 : static_cast<int32_t>(random.next() % 45));
         Case c;
-        c.name = std::string(info(type).name) + " " + std::string(info(input).name) + " rows=" + std::to_string(rows);
+        c.name = std::string(info(type).name) + " " + std::string(info(input).name) +
+                 " rows=" + std::to_string(rows);
         c.rows = rows;
         c.tolerance = 1e-6;
         c.run = [=](const KernelTable& table, Range range, int parts) {
@@ -163,7 +181,8 @@ std::vector<Case> cases_of_Embedding() {
           ops::PackedMatrix matrix = packed.matrix;
           matrix.data = packed.bytes.data();
           std::vector<float> y(static_cast<size_t>(range.count * columns));
-          const ops::EmbeddingArgs a{range.count, &matrix, ids.data() + range.begin, y.data(), columns};
+          const ops::EmbeddingArgs a{range.count, &matrix, ids.data() + range.begin, y.data(),
+                                     columns};
           run_parts(table, Op::kEmbedding, &a, parts);
           return y;
         };

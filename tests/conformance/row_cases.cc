@@ -26,7 +26,8 @@ std::string shape(int64_t rows, int64_t columns) {
   return "rows=" + std::to_string(rows) + " columns=" + std::to_string(columns);
 }
 
-// A quantised row as floats: integers, scales and sums, so that equality of these is equality of the rows.
+// A quantised row as floats: integers, scales and sums, so that equality of these is equality of
+// the rows.
 std::vector<float> unpacked(const Bytes& bytes, DType type, int64_t rows, int64_t columns) {
   std::vector<float> out;
   for (int64_t t = 0; t < rows; ++t) {
@@ -71,7 +72,8 @@ std::vector<Case> cases_of_RmsNorm() {
           std::vector<float> y(static_cast<size_t>(range.count * columns));
           const float* from = x->data() + range.begin * columns;
           if (in_place) std::copy_n(from, y.size(), y.data());
-          const ops::RmsNormArgs a{range.count, in_place ? y.data() : from, weight->data(), y.data(), columns, 1e-5f};
+          const ops::RmsNormArgs a{
+              range.count, in_place ? y.data() : from, weight->data(), y.data(), columns, 1e-5f};
           run_parts(table, Op::kRmsNorm, &a, parts);
           return y;
         };
@@ -88,7 +90,8 @@ std::vector<Case> cases_of_Quantize() {
     for (int64_t rows : kRowCounts) {
       for (int64_t columns : {32, 96, 576}) {
         auto values = std::make_shared<std::vector<float>>(*make(3, rows * columns));
-        for (int64_t i = 0; i < 32 && i < rows * columns; ++i) (*values)[static_cast<size_t>(i)] = 0;  // a zero block
+        for (int64_t i = 0; i < 32 && i < rows * columns; ++i)
+          (*values)[static_cast<size_t>(i)] = 0;  // a zero block
         if (rows > 4) {
           (*values)[static_cast<size_t>(2 * columns + 3)] = NAN;
           (*values)[static_cast<size_t>(3 * columns + 4)] = INFINITY;
@@ -97,7 +100,8 @@ std::vector<Case> cases_of_Quantize() {
         Case c{std::string(info(type).name) + " " + shape(rows, columns), rows, 0.0, nullptr};
         c.run = [=](const KernelTable& table, Range range, int parts) {
           Bytes y(static_cast<size_t>(range.count * row_bytes(type, columns)));
-          const ops::QuantizeArgs a{range.count, values->data() + range.begin * columns, {y.data(), 0}, columns, type};
+          const ops::QuantizeArgs a{
+              range.count, values->data() + range.begin * columns, {y.data(), 0}, columns, type};
           run_parts(table, Op::kQuantize, &a, parts);
           std::vector<float> out = unpacked(y, type, range.count, columns);
           for (float& v : out) {
@@ -119,17 +123,20 @@ std::vector<Case> cases_of_RmsNormQuantize() {
       for (int64_t columns : {32, 96, 576}) {
         const Floats x = make(5, rows * columns), weight = make(6, columns);
         // Half a step of the largest block, where a value near a tie rounds the other way.
-        Case c{std::string(info(type).name) + " " + shape(rows, columns), rows, type == DType::kQA8 ? 1.01 / 127 : 1e-4,
-               nullptr};
+        Case c{std::string(info(type).name) + " " + shape(rows, columns), rows,
+               type == DType::kQA8 ? 1.01 / 127 : 1e-4, nullptr};
         c.run = [=](const KernelTable& table, Range range, int parts) {
           Bytes y(static_cast<size_t>(range.count * row_bytes(type, columns)));
           const float* from = x->data() + range.begin * columns;
-          const ops::RmsNormQuantizeArgs a{range.count, from, weight->data(), {y.data(), 0}, columns, 1e-5f, type};
+          const ops::RmsNormQuantizeArgs a{
+              range.count, from, weight->data(), {y.data(), 0}, columns, 1e-5f, type};
           run_parts(table, Op::kRmsNormQuantize, &a, parts);
-          // The unfused pair must give the same bytes: a difference is returned as NaN, which nothing equals.
+          // The unfused pair must give the same bytes: a difference is returned as NaN, which
+          // nothing equals.
           std::vector<float> normed(static_cast<size_t>(range.count * columns));
           Bytes pair(y.size());
-          const ops::RmsNormArgs n{range.count, from, weight->data(), normed.data(), columns, 1e-5f};
+          const ops::RmsNormArgs n{range.count,   from,    weight->data(),
+                                   normed.data(), columns, 1e-5f};
           const ops::QuantizeArgs q{range.count, normed.data(), {pair.data(), 0}, columns, type};
           run_parts(table, Op::kRmsNorm, &n, 1);
           run_parts(table, Op::kQuantize, &q, 1);
@@ -155,7 +162,8 @@ std::vector<Case> cases_of_SiluMul() {
       c.run = [=](const KernelTable& table, Range range, int parts) {
         std::vector<float> y(static_cast<size_t>(range.count * columns));
         const float* gate = x->data() + range.begin * stride;
-        const ops::SiluMulArgs a{range.count, gate, gate + columns, stride, stride, y.data(), columns};
+        const ops::SiluMulArgs a{range.count, gate,     gate + columns, stride,
+                                 stride,      y.data(), columns};
         run_parts(table, Op::kSiluMul, &a, parts);
         return y;
       };
@@ -176,8 +184,8 @@ std::vector<Case> cases_of_Add() {
           std::vector<float> y(static_cast<size_t>(range.count * columns));
           const float* first = x->data() + range.begin * columns;
           if (in_place) std::copy_n(first, y.size(), y.data());
-          const ops::AddArgs a{range.count, in_place ? y.data() : first, z->data() + range.begin * columns, y.data(),
-                               columns};
+          const ops::AddArgs a{range.count, in_place ? y.data() : first,
+                               z->data() + range.begin * columns, y.data(), columns};
           run_parts(table, Op::kAdd, &a, parts);
           return y;
         };
@@ -196,11 +204,13 @@ std::vector<Case> cases_of_GatherRows() {
       const Floats x = make(10, source_rows * columns);
       std::vector<int32_t> indices;
       Random random(11);
-      for (int64_t t = 0; t < rows; ++t) indices.push_back(static_cast<int32_t>(random.next() % source_rows));
+      for (int64_t t = 0; t < rows; ++t)
+        indices.push_back(static_cast<int32_t>(random.next() % source_rows));
       Case c{shape(rows, columns), rows, 0.0, nullptr};
       c.run = [=](const KernelTable& table, Range range, int parts) {
         std::vector<float> y(static_cast<size_t>(range.count * columns));
-        const ops::GatherRowsArgs a{range.count, x->data(), indices.data() + range.begin, y.data(), columns};
+        const ops::GatherRowsArgs a{range.count, x->data(), indices.data() + range.begin, y.data(),
+                                    columns};
         run_parts(table, Op::kGatherRows, &a, parts);
         return y;
       };

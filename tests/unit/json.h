@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small JSON reader for tests: golden files and embedded expectations. Whole documents in memory, object members in
-// file order, numbers as double. Throws std::runtime_error with the byte offset when the text is not JSON, which the
-// harness reports as a failed test. Tests only: the library's own JSON lives elsewhere.
+// A small JSON reader for tests: golden files and embedded expectations. Whole documents in memory,
+// object members in file order, numbers as double. Throws std::runtime_error with the byte offset
+// when the text is not JSON, which the harness reports as a failed test. Tests only: the library's
+// own JSON lives elsewhere.
 //
 //   const json::Value golden = json::read_file(testing::golden_path());
-//   for (const json::Value& item : golden["tokenizer"].items()) use(item["text"].str(), item["ids"].ints());
+//   for (const json::Value& item : golden["tokenizer"].items()) use(item["text"].str(),
+//   item["ids"].ints());
 #pragma once
 
 #include <cstdint>
@@ -33,13 +35,13 @@ class Value {
   int64_t integer() const { return static_cast<int64_t>(number()); }
   const std::string& str() const { return expect(Type::kString), string_; }
   const std::vector<Value>& items() const { return expect(Type::kArray), items_; }
-  const std::vector<std::pair<std::string, Value>>& members() const { return expect(Type::kObject), members_; }
+  const std::vector<std::pair<std::string, Value>>& members() const {
+    return expect(Type::kObject), members_;
+  }
   size_t size() const { return type_ == Type::kObject ? members_.size() : items().size(); }
   template <typename Index>
-    requires std::is_integral_v<Index>
-  const Value& operator[](Index index) const {
-    return items().at(static_cast<size_t>(index));
-  }
+  requires std::is_integral_v<Index>
+  const Value& operator[](Index index) const { return items().at(static_cast<size_t>(index)); }
 
   const Value* find(std::string_view key) const {
     for (const auto& [name, value] : members()) {
@@ -49,7 +51,8 @@ class Value {
   }
   const Value& operator[](std::string_view key) const {
     const Value* found = find(key);
-    if (found == nullptr) throw std::runtime_error("JSON object has no member '" + std::string(key) + "'");
+    if (found == nullptr)
+      throw std::runtime_error("JSON object has no member '" + std::string(key) + "'");
     return *found;
   }
 
@@ -95,7 +98,9 @@ class Reader {
     throw std::runtime_error("JSON: " + std::string(what) + " at byte " + std::to_string(at_));
   }
   void space() {
-    while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) != nullptr && text_[at_] != '\0') ++at_;
+    while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) != nullptr &&
+           text_[at_] != '\0')
+      ++at_;
   }
   bool take(char c) {
     space();
@@ -147,7 +152,9 @@ class Reader {
 
   double number() {
     const size_t start = at_;
-    while (at_ < text_.size() && text_[at_] != '\0' && std::strchr("+-.0123456789eE", text_[at_]) != nullptr) ++at_;
+    while (at_ < text_.size() && text_[at_] != '\0' &&
+           std::strchr("+-.0123456789eE", text_[at_]) != nullptr)
+      ++at_;
     const std::string digits(text_.substr(start, at_ - start));
     char* end = nullptr;
     const double out = std::strtod(digits.c_str(), &end);

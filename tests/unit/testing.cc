@@ -45,7 +45,8 @@ void skip(const std::string& reason) { throw Skip{reason}; }
 
 std::string golden_path() {
   if (const char* path = std::getenv("LMN_GOLDEN")) return path;
-  for (std::filesystem::path dir = std::filesystem::current_path(); dir.has_relative_path(); dir = dir.parent_path()) {
+  for (std::filesystem::path dir = std::filesystem::current_path(); dir.has_relative_path();
+       dir = dir.parent_path()) {
     const auto candidate = dir / "shared/golden/smollm2_135m_q4_1.json";
     if (std::filesystem::exists(candidate)) return candidate.string();
   }
@@ -83,7 +84,8 @@ int main(int argc, char** argv) {
     } catch (const std::exception& e) {
       report_failure(test.file, 0, std::string("exception: ") + e.what());
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (failures_in_test > 0) {
       ++failed;
       std::printf("FAIL %s\n", test.name);

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention over paged keys and values: online softmax (Milakov and Gimelshein, 2018), page by page in the order of
-// positions, in chunks of kChunkTokens (16 where a page is no multiple of 32). Some consecutive rows of one sequence and some
-// query heads of one KV head form a tile that reads every page once.
+// Attention over paged keys and values: online softmax (Milakov and Gimelshein, 2018), page by page
+// in the order of positions, in chunks of kChunkTokens (16 where a page is no multiple of 32). Some
+// consecutive rows of one sequence and some query heads of one KV head form a tile that reads every
+// page once.
 //
-// For one query (a row's head) the order of operations is fixed by its position alone: a score is one accumulator over
-// head_dim; a chunk's probabilities are added to kLanes partial sums and to the output accumulator token by token. Chunks
-// beyond the query's position are not touched for it, and within its last chunk neither are the values beyond. So a row
-// has the same bits whatever else is in the call, and nothing that a page holds past its tokens can reach a result.
+// For one query (a row's head) the order of operations is fixed by its position alone: a score is
+// one accumulator over head_dim; a chunk's probabilities are added to kLanes partial sums and to
+// the output accumulator token by token. Chunks beyond the query's position are not touched for it,
+// and within its last chunk neither are the values beyond. So a row has the same bits whatever else
+// is in the call, and nothing that a page holds past its tokens can reach a result.
 
 constexpr int64_t kChunkTokens = 32;
-constexpr int64_t kTileQueries = 48;  // of a tile: what they need beside a chunk fills one to two first-level caches
+constexpr int64_t kTileQueries =
+    48;  // of a tile: what they need beside a chunk fills one to two first-level caches
 constexpr int kValueVectors = 4;
 
 // Scratch of one worker, in floats.
 struct AttentionScratch {
-  int64_t width;  // head_dim, a whole number of vectors
+  int64_t width;   // head_dim, a whole number of vectors
   float* q;        // [queries, width], times `scale`
   float* acc;      // [queries, width]
   float* scores;   // [queries, kChunkTokens]
@@ -57,11 +60,11 @@ LMN_INLINE F load_kv_n(const std::byte* p, int64_t n) {
   return load_half(half);
 }
 
-// scores[q][token] = sum over d of q[d] * key[d][token], for kQueries queries and kVectors * kLanes tokens. `next` is the
-// chunk that will be wanted after this one.
+// scores[q][token] = sum over d of q[d] * key[d][token], for kQueries queries and kVectors * kLanes
+// tokens. `next` is the chunk that will be wanted after this one.
 template <DType kType, int kVectors, int kQueries>
-LMN_INLINE void score_group(const float* q, int64_t width, int64_t head_dim, const std::byte* keys, const std::byte* next,
-                            int64_t key_stride, float* scores) {
+LMN_INLINE void score_group(const float* q, int64_t width, int64_t head_dim, const std::byte* keys,
+                            const std::byte* next, int64_t key_stride, float* scores) {
   F sum[kQueries][kVectors];
   LMN_UNROLL
   for (int i = 0; i < kQueries; ++i) {
@@ -92,8 +95,9 @@ LMN_INLINE void score_group(const float* q, int64_t width, int64_t head_dim, con
 
 // Any number of queries, in groups of at most kQueries.
 template <DType kType, int kVectors, int kQueries = kAttentionQueries>
-LMN_NOINLINE void score_queries(const float* q, int64_t width, int64_t head_dim, const std::byte* keys,
-                                const std::byte* next, int64_t key_stride, float* scores, int64_t queries) {
+LMN_NOINLINE void score_queries(const float* q, int64_t width, int64_t head_dim,
+                                const std::byte* keys, const std::byte* next, int64_t key_stride,
+                                float* scores, int64_t queries) {
   for (; queries >= kQueries; queries -= kQueries) {
     score_group<kType, kVectors, kQueries>(q, width, head_dim, keys, next, key_stride, scores);
     q += kQueries * width;
@@ -102,14 +106,17 @@ LMN_NOINLINE void score_queries(const float* q, int64_t width, int64_t head_dim,
   }
   if constexpr (kQueries > 1) {
     if (queries == 0) return;
-    score_queries<kType, kVectors, kQueries - 1>(q, width, head_dim, keys, next, key_stride, scores, queries);
+    score_queries<kType, kVectors, kQueries - 1>(q, width, head_dim, keys, next, key_stride, scores,
+                                                 queries);
   }
 }
 
-// acc[q][d] += p[q][token] * value[token][d] for kQueries queries and kVectors vectors of d, token by token.
+// acc[q][d] += p[q][token] * value[token][d] for kQueries queries and kVectors vectors of d, token
+// by token.
 template <DType kType, int kVectors, int kQueries>
-LMN_INLINE void value_group(const float* p, const std::byte* values, const std::byte* next, int64_t value_stride,
-                            int64_t tokens, int64_t valid, float* acc, int64_t width) {
+LMN_INLINE void value_group(const float* p, const std::byte* values, const std::byte* next,
+                            int64_t value_stride, int64_t tokens, int64_t valid, float* acc,
+                            int64_t width) {
   F sum[kQueries][kVectors];
   LMN_UNROLL
   for (int i = 0; i < kQueries; ++i) {
@@ -125,7 +132,8 @@ LMN_INLINE void value_group(const float* p, const std::byte* values, const std::
     LMN_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::byte* at = values + v * kLanes * kElementBytes<kType>;
-      const F x = kVectors > 1 || valid >= kLanes ? load_kv<kType>(at) : load_kv_n<kType>(at, valid);
+      const F x =
+          kVectors > 1 || valid >= kLanes ? load_kv<kType>(at) : load_kv_n<kType>(at, valid);
       LMN_UNROLL
       for (int i = 0; i < kQueries; ++i) sum[i][v] = fma(b[i], x, sum[i][v]);
     }
@@ -140,23 +148,27 @@ LMN_INLINE void value_group(const float* p, const std::byte* values, const std::
 }
 
 template <DType kType, int kQueries>
-LMN_INLINE void value_group_all(const float* p, const std::byte* values, const std::byte* next, int64_t value_stride,
-                                int64_t tokens, int64_t head_dim, float* acc, int64_t width) {
+LMN_INLINE void value_group_all(const float* p, const std::byte* values, const std::byte* next,
+                                int64_t value_stride, int64_t tokens, int64_t head_dim, float* acc,
+                                int64_t width) {
   constexpr int64_t kStep = kValueVectors * kLanes;
   int64_t d = 0;
   for (; d + kStep <= head_dim; d += kStep) {
     const int64_t at = d * kElementBytes<kType>;
-    value_group<kType, kValueVectors, kQueries>(p, values + at, next + at, value_stride, tokens, kStep, acc + d, width);
+    value_group<kType, kValueVectors, kQueries>(p, values + at, next + at, value_stride, tokens,
+                                                kStep, acc + d, width);
   }
   for (; d < head_dim; d += kLanes) {
     const int64_t at = d * kElementBytes<kType>;
-    value_group<kType, 1, kQueries>(p, values + at, next + at, value_stride, tokens, head_dim - d, acc + d, width);
+    value_group<kType, 1, kQueries>(p, values + at, next + at, value_stride, tokens, head_dim - d,
+                                    acc + d, width);
   }
 }
 
 template <DType kType, int kQueries = kAttentionQueries>
-LMN_NOINLINE void value_queries(const float* p, const std::byte* values, const std::byte* next, int64_t value_stride,
-                              int64_t tokens, int64_t head_dim, float* acc, int64_t width, int64_t queries) {
+LMN_NOINLINE void value_queries(const float* p, const std::byte* values, const std::byte* next,
+                                int64_t value_stride, int64_t tokens, int64_t head_dim, float* acc,
+                                int64_t width, int64_t queries) {
   for (; queries >= kQueries; queries -= kQueries) {
     value_group_all<kType, kQueries>(p, values, next, value_stride, tokens, head_dim, acc, width);
     p += kQueries * kChunkTokens;
@@ -165,15 +177,17 @@ LMN_NOINLINE void value_queries(const float* p, const std::byte* values, const s
   }
   if constexpr (kQueries > 1) {
     if (queries == 0) return;
-    value_queries<kType, kQueries - 1>(p, values, next, value_stride, tokens, head_dim, acc, width, queries);
+    value_queries<kType, kQueries - 1>(p, values, next, value_stride, tokens, head_dim, acc, width,
+                                       queries);
   }
 }
 
-// Turns one query's scores of a chunk into probabilities relative to its largest score so far; sums made under an older
-// largest score are scaled down first. Tokens from `visible` on count as if they were not there.
+// Turns one query's scores of a chunk into probabilities relative to its largest score so far; sums
+// made under an older largest score are scaled down first. Tokens from `visible` on count as if
+// they were not there.
 template <bool kWhole>
-LMN_INLINE void softmax_scores(float* scores, int64_t chunk, int64_t visible, float* largest, float* totals, float* acc,
-                               int64_t width) {
+LMN_INLINE void softmax_scores(float* scores, int64_t chunk, int64_t visible, float* largest,
+                               float* totals, float* acc, int64_t width) {
   const F nothing = set1(-__builtin_inff());
   F top = nothing;
   for (int64_t i = 0; i < chunk; i += kLanes) {
@@ -198,8 +212,8 @@ LMN_INLINE void softmax_scores(float* scores, int64_t chunk, int64_t visible, fl
   store(totals, total);
 }
 
-LMN_NOINLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, float* largest, float* totals, float* acc,
-                               int64_t width) {
+LMN_NOINLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, float* largest,
+                               float* totals, float* acc, int64_t width) {
   if (visible >= chunk) {
     softmax_scores<true>(scores, chunk, visible, largest, totals, acc, width);
   } else {
@@ -209,8 +223,8 @@ LMN_NOINLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, fl
 
 // Rows [row, row + rows) of one sequence, query heads [head, head + heads) of one KV head.
 template <DType kType, int64_t kChunk>
-void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t head, int64_t heads, int64_t kv_head,
-                 const AttentionScratch& s) {
+void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t head,
+                 int64_t heads, int64_t kv_head, const AttentionScratch& s) {
   const ops::KvLayer& kv = *a.kv;
   const int64_t head_dim = kv.head_dim, width = s.width, queries = rows * heads;
   for (int64_t i = 0; i < queries; ++i) {
@@ -226,10 +240,13 @@ void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t
   const int32_t* blocks = a.block_tables + a.sequence_index[row] * a.table_stride;
   const int32_t* positions = a.positions + row;
   const int64_t last = positions[rows - 1];
-  const int64_t key_stride = kv.page_tokens * kElementBytes<kType>, value_stride = head_dim * kElementBytes<kType>;
-  const auto page_at = [&](int64_t token) {  // bytes into kv.k and kv.v, whose pages have the same size
-    return (blocks[token / kv.page_tokens] * int64_t{kv.kv_heads} + kv_head) * head_dim * key_stride;
-  };
+  const int64_t key_stride = kv.page_tokens * kElementBytes<kType>,
+                value_stride = head_dim * kElementBytes<kType>;
+  const auto page_at =
+      [&](int64_t token) {  // bytes into kv.k and kv.v, whose pages have the same size
+        return (blocks[token / kv.page_tokens] * int64_t{kv.kv_heads} + kv_head) * head_dim *
+               key_stride;
+      };
   int64_t first_row = 0;  // rows before it end before this chunk
   for (int64_t begin = 0; begin <= last; begin += kChunk) {
     const int64_t offset = begin % kv.page_tokens;
@@ -245,18 +262,20 @@ void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t
     while (whole_row < rows && positions[whole_row] < begin + kChunk - 1) ++whole_row;
     const int64_t first = first_row * heads, whole = whole_row * heads;
 
-    score_queries<kType, kChunk / kLanes>(s.q + first * width, width, head_dim, keys, next_keys, key_stride,
-                                          s.scores + first * kChunkTokens, queries - first);
+    score_queries<kType, kChunk / kLanes>(s.q + first * width, width, head_dim, keys, next_keys,
+                                          key_stride, s.scores + first * kChunkTokens,
+                                          queries - first);
     for (int64_t i = first; i < queries; ++i) {
       const int64_t visible = positions[i / heads] - begin + 1;
-      softmax_step(s.scores + i * kChunkTokens, kChunk, visible, s.largest + i, s.totals + i * kLanes, s.acc + i * width,
-                   width);
+      softmax_step(s.scores + i * kChunkTokens, kChunk, visible, s.largest + i,
+                   s.totals + i * kLanes, s.acc + i * width, width);
     }
     const auto add_values = [&](int64_t i, int64_t n, int64_t tokens) {
-      value_queries<kType>(s.scores + i * kChunkTokens, values, next_values, value_stride, tokens, head_dim,
-                           s.acc + i * width, width, n);
+      value_queries<kType>(s.scores + i * kChunkTokens, values, next_values, value_stride, tokens,
+                           head_dim, s.acc + i * width, width, n);
     };
-    for (int64_t r = first_row; r < whole_row; ++r) add_values(r * heads, heads, positions[r] - begin + 1);
+    for (int64_t r = first_row; r < whole_row; ++r)
+      add_values(r * heads, heads, positions[r] - begin + 1);
     if (whole < queries) add_values(whole, queries - whole, kChunk);
   }
 
@@ -269,12 +288,14 @@ void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t
   }
 }
 
-// Calls body(first row, rows, tokens seen by them in all) for every tile: up to `most` consecutive rows of one sequence.
+// Calls body(first row, rows, tokens seen by them in all) for every tile: up to `most` consecutive
+// rows of one sequence.
 template <typename Body>
 LMN_INLINE void for_tiles(const ops::AttentionArgs& a, int64_t most, Body body) {
   for (int64_t row = 0; row < a.rows;) {
     int64_t rows = 0, tokens = 0;
-    while (rows < most && row + rows < a.rows && a.sequence_index[row + rows] == a.sequence_index[row] &&
+    while (rows < most && row + rows < a.rows &&
+           a.sequence_index[row + rows] == a.sequence_index[row] &&
            (rows == 0 || a.positions[row + rows] > a.positions[row + rows - 1])) {
       tokens += a.positions[row + rows] + kChunkTokens;
       ++rows;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels for x86-64 with AVX2, FMA and F16C; compiled with those flags (cmake/cpu_isa.cmake), hence fenced: see isa.h.
+// The kernels for x86-64 with AVX2, FMA and F16C; compiled with those flags (cmake/cpu_isa.cmake),
+// hence fenced: see isa.h.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

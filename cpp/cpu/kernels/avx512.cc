@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels for x86-64 with AVX-512 F, BW, DQ, VL and VNNI; compiled with those flags (cmake/cpu_isa.cmake), hence
-// fenced: see isa.h.
+// The kernels for x86-64 with AVX-512 F, BW, DQ, VL and VNNI; compiled with those flags
+// (cmake/cpu_isa.cmake), hence fenced: see isa.h.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

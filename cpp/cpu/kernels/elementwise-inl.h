@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How work is split among workers, and the operators whose elements depend on nothing but themselves.
+// How work is split among workers, and the operators whose elements depend on nothing but
+// themselves.
 
 struct Range {
   int64_t begin, end;
@@ -30,7 +31,8 @@ void add_rows(const void* args, const ops::Worker& worker) {
   for_pieces(a.rows, a.columns, worker, [&](int64_t t, int64_t first, int64_t count) {
     const int64_t at = t * a.columns + first;
     int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) store(a.y + at + i, add(load(a.a + at + i), load(a.b + at + i)));
+    for (; i + kLanes <= count; i += kLanes)
+      store(a.y + at + i, add(load(a.a + at + i), load(a.b + at + i)));
     if (i < count) {
       const int64_t n = count - i;
       store_n(a.y + at + i, add(load_n(a.a + at + i, n), load_n(a.b + at + i, n)), n);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IsaKernels: what one instruction set's file (scalar.cc, avx2.cc, avx512.cc) exports, its only symbol. The tasks below are
-// operators cut down to raw pointers: cpu_kernels.cc, compiled for the baseline, splits the work and calls these.
+// IsaKernels: what one instruction set's file (scalar.cc, avx2.cc, avx512.cc) exports, its only
+// symbol. The tasks below are operators cut down to raw pointers: cpu_kernels.cc, compiled for the
+// baseline, splits the work and calls these.
 //
-// The fence (DESIGN section 6): files compiled with flags of a newer chip include intrinsics and plain-data headers like
-// this one only, and keep everything in unnamed namespaces, so that no inline function compiled for that chip can be
-// picked by the linker for the common path. cmake/check_fence.cmake checks their objects.
+// The fence (DESIGN section 6): files compiled with flags of a newer chip include intrinsics and
+// plain-data headers like this one only, and keep everything in unnamed namespaces, so that no
+// inline function compiled for that chip can be picked by the linker for the common path.
+// cmake/check_fence.cmake checks their objects.
 #pragma once
 
 #include <cstddef>
@@ -61,14 +63,15 @@ struct UnpackTask {
 struct IsaKernels {
   int quant_lanes;  // panel width of quantised weights
   int float_lanes;  // and of float weights
-  bool byte_dot;    // 8-bit weights gain from kQA8 activations (VNNI); otherwise they take kQA16 only
+  bool byte_dot;  // 8-bit weights gain from kQA8 activations (VNNI); otherwise they take kQA16 only
 
   void (*linear)(const LinearTask&);
   void (*pack)(const PackTask&);
   void (*unpack)(const UnpackTask&);
   size_t (*attention_scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head);
 
-  ops::KernelFn rms_norm, quantize, rms_norm_quantize, rope, kv_write, rope_kv_write, attention, silu_mul, add;
+  ops::KernelFn rms_norm, quantize, rms_norm_quantize, rope, kv_write, rope_kv_write, attention,
+      silu_mul, add;
 };
 
 namespace scalar {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All kernels of one instruction set. scalar.cc, avx2.cc and avx512.cc define, before including this file once:
+// All kernels of one instruction set. scalar.cc, avx2.cc and avx512.cc define, before including
+// this file once:
 //   LMN_ISA       their namespace in lmn::cpu
 //   LMN_VEC       the header of their vector operations, quoted
 //   LMN_BYTE_DOT  1 where there is a dot product of unsigned with signed bytes into int32, else 0
@@ -26,10 +27,9 @@
 namespace lmn::cpu::LMN_ISA {
 namespace {
 
-constexpr float kQuantizeTiny = 1e-30f;  // ops::kQuantizeTiny, whose header is not plain data: cpu_kernels.cc compares
-
-#include LMN_VEC
 // The order is that of use.
+// clang-format off
+#include LMN_VEC
 #include "cpu/kernels/math-inl.h"
 #include "cpu/kernels/elementwise-inl.h"
 #include "cpu/kernels/norm-inl.h"
@@ -39,6 +39,7 @@ constexpr float kQuantizeTiny = 1e-30f;  // ops::kQuantizeTiny, whose header is 
 #include "cpu/kernels/linear_float-inl.h"
 #include "cpu/kernels/pack-inl.h"
 #include "cpu/kernels/attention-inl.h"
+// clang-format on
 
 void linear(const LinearTask& t) {
   if (t.input_type == DType::kF32) {

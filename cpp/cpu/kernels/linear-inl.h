@@ -2,10 +2,12 @@
 //
 // What the integer and the float products share: tiling, row addressing and epilogues.
 //
-// Order of loops: a group of panels that fits in part of a second-level cache, then row tiles, then the panels of the
-// group. So weights are read from memory once, and a tile's activations stay in the first level while a group passes.
+// Order of loops: a group of panels that fits in part of a second-level cache, then row tiles, then
+// the panels of the group. So weights are read from memory once, and a tile's activations stay in
+// the first level while a group passes.
 
-// Bytes of weights in a group: a quarter of the 1 MiB (512 KiB on older chips: half) of a second-level cache.
+// Bytes of weights in a group: a quarter of the 1 MiB (512 KiB on older chips: half) of a
+// second-level cache.
 constexpr int64_t kGroupBytes = 256 * 1024;
 
 LMN_INLINE int64_t panel_group(int64_t panel_size) {  // even, so that gate and up stay together
@@ -13,7 +15,8 @@ LMN_INLINE int64_t panel_group(int64_t panel_size) {  // even, so that gate and 
   return panels < 8 ? 8 : panels;
 }
 
-// Rows of a tile, three to a base pointer: x86 addresses base, base + stride and base + 2 stride without arithmetic.
+// Rows of a tile, three to a base pointer: x86 addresses base, base + stride and base + 2 stride
+// without arithmetic.
 template <int kRows>
 struct RowPointers {
   static constexpr int kBases = (kRows + 2) / 3;
@@ -24,17 +27,19 @@ struct RowPointers {
     LMN_UNROLL
     for (int i = 0; i < kBases; ++i) base[i] = first + 3 * i * row_stride;
   }
-  LMN_INLINE const std::byte* at(int row, int64_t offset) const { return base[row / 3] + row % 3 * stride + offset; }
+  LMN_INLINE const std::byte* at(int row, int64_t offset) const {
+    return base[row / 3] + row % 3 * stride + offset;
+  }
   LMN_INLINE void advance(int64_t bytes) {
     LMN_UNROLL
     for (int i = 0; i < kBases; ++i) base[i] += bytes;
   }
 };
 
-// Writes one vector of outputs for each of `rows` rows, `stride` vectors apart: bias and residual added. A function of its
-// own, so that it exists once.
-LMN_NOINLINE void write_outputs(const LinearTask& t, int64_t row, int64_t rows, int64_t channel, const F* values,
-                                int64_t stride) {
+// Writes one vector of outputs for each of `rows` rows, `stride` vectors apart: bias and residual
+// added. A function of its own, so that it exists once.
+LMN_NOINLINE void write_outputs(const LinearTask& t, int64_t row, int64_t rows, int64_t channel,
+                                const F* values, int64_t stride) {
   const int64_t valid = t.channels - channel;
   if (valid <= 0) return;
   const F bias = t.bias == nullptr ? zero() : load_n(t.bias + channel, valid);
@@ -48,8 +53,8 @@ LMN_NOINLINE void write_outputs(const LinearTask& t, int64_t row, int64_t rows, 
 }
 
 // The same for a gate panel and its up panel: silu(gate) * up.
-LMN_NOINLINE void write_gated(const LinearTask& t, int64_t row, int64_t rows, int64_t channel, const F* gates,
-                              const F* ups, int64_t stride) {
+LMN_NOINLINE void write_gated(const LinearTask& t, int64_t row, int64_t rows, int64_t channel,
+                              const F* gates, const F* ups, int64_t stride) {
   const int64_t valid = t.channels - channel;
   if (valid <= 0) return;
   const F gate_bias = t.bias == nullptr ? zero() : load_n(t.bias + channel, valid);

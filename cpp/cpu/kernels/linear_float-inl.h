@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Float weights (f32, f16, bf16) times float32 activations. A panel is two vectors wide. Each output is one accumulator that
-// takes acc = w * x + acc for every column in order, whatever the tile, so that a row has the same bits in every tile.
-// Tiles of few rows take several panels at once, to keep enough independent accumulators in flight for the latency of fma.
+// Float weights (f32, f16, bf16) times float32 activations. A panel is two vectors wide. Each
+// output is one accumulator that takes acc = w * x + acc for every column in order, whatever the
+// tile, so that a row has the same bits in every tile. Tiles of few rows take several panels at
+// once, to keep enough independent accumulators in flight for the latency of fma.
 
 constexpr int kFloatLanes = 2 * kLanes;
 
@@ -14,8 +15,8 @@ LMN_INLINE F load_weights(const std::byte* p) {
 }
 
 template <DType kType, int kRows, int kPanels>
-LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t columns, const std::byte* x,
-                           int64_t x_row_bytes, F (&out)[kRows][kPanels][2]) {
+LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t columns,
+                           const std::byte* x, int64_t x_row_bytes, F (&out)[kRows][kPanels][2]) {
   constexpr int kVectorBytes = kLanes * (kType == DType::kF32 ? 4 : 2);
   RowPointers<kRows> row(x, x_row_bytes);
   RowPointers<kPanels> weights(panel, panel_size);
@@ -56,12 +57,15 @@ LMN_INLINE void float_tile(const std::byte* panel, int64_t panel_size, int64_t c
 }
 
 template <DType kType, int kRows, int kPanels>
-void float_panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_t begin, int64_t end) {
+void float_panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_t begin,
+                          int64_t end) {
   const std::byte* x = t.x + row * t.x_row_bytes;
-  F sums[2][kRows][kPanels][2];  // of some panels; or, where panels are taken singly, of a gate and its up panel
+  F sums[2][kRows][kPanels]
+        [2];  // of some panels; or, where panels are taken singly, of a gate and its up panel
   for (int64_t p = begin; p < end; p += kPanels) {
     const int64_t second = t.gated && kPanels == 1 ? p % 2 : 0;
-    float_tile<kType, kRows, kPanels>(t.panels + p * panel_size, panel_size, t.columns, x, t.x_row_bytes, sums[second]);
+    float_tile<kType, kRows, kPanels>(t.panels + p * panel_size, panel_size, t.columns, x,
+                                      t.x_row_bytes, sums[second]);
     for (int64_t half = 0; half < 2; ++half) {
       for (int64_t i = 0; i < kPanels; ++i) {
         const int64_t panel = p + i;
@@ -70,19 +74,22 @@ void float_panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, 
           write_outputs(t, row, kRows, panel * kFloatLanes + half * kLanes, values, 2 * kPanels);
         } else if ((kPanels == 1 ? panel : i) % 2 == 1) {
           const F* gates = kPanels == 1 ? &sums[0][0][0][half] : &sums[0][0][i - 1][half];
-          write_gated(t, row, kRows, panel / 2 * kFloatLanes + half * kLanes, gates, values, 2 * kPanels);
+          write_gated(t, row, kRows, panel / 2 * kFloatLanes + half * kLanes, gates, values,
+                      2 * kPanels);
         }
       }
     }
   }
 }
 
-// Tiles of kRows = rows, which is in [1, kRows]. Panels at a time: enough for 8 accumulators where the registers allow.
+// Tiles of kRows = rows, which is in [1, kRows]. Panels at a time: enough for 8 accumulators where
+// the registers allow.
 template <DType kType, int kRows>
-void float_panels_by_any_rows(const LinearTask& t, int64_t panel_size, int64_t rows, int64_t row, int64_t begin,
-                              int64_t end) {
+void float_panels_by_any_rows(const LinearTask& t, int64_t panel_size, int64_t rows, int64_t row,
+                              int64_t begin, int64_t end) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return float_panels_by_any_rows<kType, kRows - 1>(t, panel_size, rows, row, begin, end);
+    if (rows < kRows)
+      return float_panels_by_any_rows<kType, kRows - 1>(t, panel_size, rows, row, begin, end);
   }
   constexpr int kPanels = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
   const int64_t whole = begin + (end - begin) / kPanels * kPanels;
@@ -107,9 +114,13 @@ void linear_float_type(const LinearTask& t) {
 
 void linear_float(const LinearTask& t) {
   switch (t.source) {
-    case DType::kF32: return linear_float_type<DType::kF32>(t);
-    case DType::kF16: return linear_float_type<DType::kF16>(t);
-    case DType::kBF16: return linear_float_type<DType::kBF16>(t);
-    default: return;
+    case DType::kF32:
+      return linear_float_type<DType::kF32>(t);
+    case DType::kF16:
+      return linear_float_type<DType::kF16>(t);
+    case DType::kBF16:
+      return linear_float_type<DType::kBF16>(t);
+    default:
+      return;
   }
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Quantised weights times quantised activations. Lanes are output channels: per block of 32 columns the products are
-// summed exactly in integers, then one float accumulator per output takes, in this order,
+// Quantised weights times quantised activations. Lanes are output channels: per block of 32 columns
+// the products are summed exactly in integers, then one float accumulator per output takes, in this
+// order,
 //     acc = minimum * x_sum + acc;   acc = (w_scale * x_scale) * float(sum) + acc
-// block after block. The code below is the only one for any number of rows: a tile is a panel by up to 8 rows, and
-// no operation mixes rows, so that a row has the same bits in every tile (DESIGN section 7).
+// block after block. The code below is the only one for any number of rows: a tile is a panel by up
+// to 8 rows, and no operation mixes rows, so that a row has the same bits in every tile (DESIGN
+// section 7).
 
-// Scales of one block: kSums integer sums per block (2 where a scale covers 16 columns), each with a scale, and the
-// minimum with the zero point of the stored integers folded in: -zero * scale.
+// Scales of one block: kSums integer sums per block (2 where a scale covers 16 columns), each with
+// a scale, and the minimum with the zero point of the stored integers folded in: -zero * scale.
 template <ScaleKind kKind, int kZero>
 struct BlockScales {
   static constexpr int kSums = kKind == ScaleKind::kSuper16 ? 2 : 1;
-  static constexpr bool kHasMin = kKind == ScaleKind::kHalfMin || kKind == ScaleKind::kSuper || kZero != 0;
+  static constexpr bool kHasMin =
+      kKind == ScaleKind::kHalfMin || kKind == ScaleKind::kSuper || kZero != 0;
   static constexpr int kSuperBytes = kLanes * super_bytes(kKind);
   static constexpr int kBytes = kLanes * scale_bytes(kKind);
   F super[2] = {zero(), zero()};  // d and -dmin of K-quants
@@ -44,14 +47,15 @@ struct BlockScales {
 constexpr int64_t kPrefetchBytes = 4096;
 
 template <typename Layout, typename Scales, int kRows>
-LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* x, int64_t x_row_bytes,
-                           F (&out)[kRows]) {
+LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* x,
+                           int64_t x_row_bytes, F (&out)[kRows]) {
   constexpr int kBlockBytes = Scales::kBytes + Layout::kSteps * Layout::kStepBytes;
   constexpr int kStepsPerSum = Layout::kSteps / Scales::kSums;
   RowPointers<kRows> q(x, x_row_bytes);
   RowPointers<kRows> xs(x + blocks * 32 * Layout::kInputBytes, x_row_bytes);
   const int64_t sums = blocks * 4;
-  F acc[kRows];  // registers, where they suffice; `out` is memory, as the caller indexes it with variables
+  F acc[kRows];  // registers, where they suffice; `out` is memory, as the caller indexes it with
+                 // variables
   LMN_UNROLL
   for (int r = 0; r < kRows; ++r) acc[r] = zero();
   Scales scales;
@@ -84,7 +88,8 @@ LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* 
         for (int r = 0; r < kRows; ++r) {
           LMN_UNROLL
           for (int v = 0; v < Layout::kVectors; ++v) {
-            sum[r] = Layout::dot(sum[r], w[v], broadcast4(q.at(r, Layout::column(step, v) * Layout::kInputBytes)));
+            sum[r] = Layout::dot(
+                sum[r], w[v], broadcast4(q.at(r, Layout::column(step, v) * Layout::kInputBytes)));
           }
         }
       }
@@ -104,19 +109,22 @@ LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* 
 
 // Panels [begin, end) for kRows rows from `row` on.
 template <typename Layout, typename Scales, int kRows>
-void panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_t begin, int64_t end) {
+void panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_t begin,
+                    int64_t end) {
   const std::byte* x = t.x + row * t.x_row_bytes;
   F sums[2][kRows];  // of a panel, or of a gate and its up panel
   for (int64_t p = begin; p < end; ++p) {
     const int64_t second = t.gated ? p % 2 : 0;
-    panel_tile<Layout, Scales, kRows>(t.panels + p * panel_size, t.columns / 32, x, t.x_row_bytes, sums[second]);
+    panel_tile<Layout, Scales, kRows>(t.panels + p * panel_size, t.columns / 32, x, t.x_row_bytes,
+                                      sums[second]);
     if (!t.gated) write_outputs(t, row, kRows, p * kLanes, sums[0], 1);
     if (second == 1) write_gated(t, row, kRows, p / 2 * kLanes, sums[0], sums[1], 1);
   }
 }
 
-// Rows of the next tile when `left` are left. Tiles are 1, 2, 3, 4 or 8 rows high: others would double the code and gain a
-// few per cent at 5 to 7 rows. Up to 11 rows are shared out evenly (9 are 3, 3 and 3, not 8 and 1).
+// Rows of the next tile when `left` are left. Tiles are 1, 2, 3, 4 or 8 rows high: others would
+// double the code and gain a few per cent at 5 to 7 rows. Up to 11 rows are shared out evenly (9
+// are 3, 3 and 3, not 8 and 1).
 LMN_INLINE int64_t tile_rows(int64_t left) {
   if (left == 8 || left >= 12) return kTallTile ? 8 : 4;
   constexpr int8_t kNext[] = {0, 1, 2, 3, 4, 3, 3, 4, 4, 3, 4, 4};
@@ -133,43 +141,69 @@ void linear_int(const LinearTask& t) {
       const int64_t rows = tile_rows(t.rows - row);
       using Scales = BlockScales<kKind, kZero>;
       switch (rows) {
-        case 1: panels_by_rows<Layout, Scales, 1>(t, panel_size, row, begin, end); break;
-        case 2: panels_by_rows<Layout, Scales, 2>(t, panel_size, row, begin, end); break;
-        case 3: panels_by_rows<Layout, Scales, 3>(t, panel_size, row, begin, end); break;
-        case 4: panels_by_rows<Layout, Scales, 4>(t, panel_size, row, begin, end); break;
-        default: panels_by_rows<Layout, Scales, kTallTile ? 8 : 4>(t, panel_size, row, begin, end); break;
+        case 1:
+          panels_by_rows<Layout, Scales, 1>(t, panel_size, row, begin, end);
+          break;
+        case 2:
+          panels_by_rows<Layout, Scales, 2>(t, panel_size, row, begin, end);
+          break;
+        case 3:
+          panels_by_rows<Layout, Scales, 3>(t, panel_size, row, begin, end);
+          break;
+        case 4:
+          panels_by_rows<Layout, Scales, 4>(t, panel_size, row, begin, end);
+          break;
+        default:
+          panels_by_rows<Layout, Scales, kTallTile ? 8 : 4>(t, panel_size, row, begin, end);
+          break;
       }
       row += rows;
     }
   }
 }
 
-// The kernel of a weight type: one line for each. Zero points are folded into the minimum where the stored integers are
-// unsigned; Bytes16 stores q - zero, signed, and has none.
+// The kernel of a weight type: one line for each. Zero points are folded into the minimum where the
+// stored integers are unsigned; Bytes16 stores q - zero, signed, and has none.
 void linear_quantized(const LinearTask& t) {
   if (t.input_type == DType::kQA8) {
     switch (t.source) {
-      case DType::kQ4_0: return linear_int<Nibbles8, ScaleKind::kHalf, 8>(t);
-      case DType::kQ4_1: return linear_int<Nibbles8, ScaleKind::kHalfMin, 0>(t);
-      case DType::kQ4_K: return linear_int<Nibbles8, ScaleKind::kSuper, 0>(t);
+      case DType::kQ4_0:
+        return linear_int<Nibbles8, ScaleKind::kHalf, 8>(t);
+      case DType::kQ4_1:
+        return linear_int<Nibbles8, ScaleKind::kHalfMin, 0>(t);
+      case DType::kQ4_K:
+        return linear_int<Nibbles8, ScaleKind::kSuper, 0>(t);
 #if LMN_BYTE_DOT
-      case DType::kQ8_0: return linear_int<Bytes8, ScaleKind::kHalf, 128>(t);
-      case DType::kQ5_0: return linear_int<Bytes8, ScaleKind::kHalf, 16>(t);
-      case DType::kQ5_1: return linear_int<Bytes8, ScaleKind::kHalfMin, 0>(t);
-      case DType::kQ5_K: return linear_int<Bytes8, ScaleKind::kSuper, 0>(t);
+      case DType::kQ8_0:
+        return linear_int<Bytes8, ScaleKind::kHalf, 128>(t);
+      case DType::kQ5_0:
+        return linear_int<Bytes8, ScaleKind::kHalf, 16>(t);
+      case DType::kQ5_1:
+        return linear_int<Bytes8, ScaleKind::kHalfMin, 0>(t);
+      case DType::kQ5_K:
+        return linear_int<Bytes8, ScaleKind::kSuper, 0>(t);
 #endif
-      default: return;
+      default:
+        return;
     }
   }
   switch (t.source) {
-    case DType::kQ4_0: return linear_int<Nibbles16, ScaleKind::kHalf, 8>(t);
-    case DType::kQ4_1: return linear_int<Nibbles16, ScaleKind::kHalfMin, 0>(t);
-    case DType::kQ4_K: return linear_int<Nibbles16, ScaleKind::kSuper, 0>(t);
+    case DType::kQ4_0:
+      return linear_int<Nibbles16, ScaleKind::kHalf, 8>(t);
+    case DType::kQ4_1:
+      return linear_int<Nibbles16, ScaleKind::kHalfMin, 0>(t);
+    case DType::kQ4_K:
+      return linear_int<Nibbles16, ScaleKind::kSuper, 0>(t);
     case DType::kQ8_0:
-    case DType::kQ5_0: return linear_int<Bytes16, ScaleKind::kHalf, 0>(t);
-    case DType::kQ5_1: return linear_int<Bytes16, ScaleKind::kHalfMin, 0>(t);
-    case DType::kQ5_K: return linear_int<Bytes16, ScaleKind::kSuper, 0>(t);
-    case DType::kQ6_K: return linear_int<Bytes16, ScaleKind::kSuper16, 0>(t);
-    default: return;
+    case DType::kQ5_0:
+      return linear_int<Bytes16, ScaleKind::kHalf, 0>(t);
+    case DType::kQ5_1:
+      return linear_int<Bytes16, ScaleKind::kHalfMin, 0>(t);
+    case DType::kQ5_K:
+      return linear_int<Bytes16, ScaleKind::kSuper, 0>(t);
+    case DType::kQ6_K:
+      return linear_int<Bytes16, ScaleKind::kSuper16, 0>(t);
+    default:
+      return;
   }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RMS norm, quantisation of activations, and both in one pass. The fused kernel calls the same two inline functions as the
-// others, so its results are the same bits. Formats: ops/quantized_rows.h.
+// RMS norm, quantisation of activations, and both in one pass. The fused kernel calls the same two
+// inline functions as the others, so its results are the same bits. Formats: ops/quantized_rows.h.
 
 constexpr int kBlockVectors = 32 / kLanes;
 
-// 1 / sqrt(mean(x^2) + eps). Four accumulators over whole groups of four vectors, then the rest into the first one; the order
-// depends on `columns` alone.
+// 1 / sqrt(mean(x^2) + eps). Four accumulators over whole groups of four vectors, then the rest
+// into the first one; the order depends on `columns` alone.
 LMN_INLINE float inverse_rms(const float* x, int64_t columns, float eps) {
   F sum[4] = {zero(), zero(), zero(), zero()};
   int64_t i = 0;
@@ -35,7 +35,8 @@ void rms_norm(const void* args, const ops::Worker& worker) {
     float* y = a.y + t * a.columns;
     const F inverse = set1(inverse_rms(x, a.columns, a.eps));
     int64_t i = 0;
-    for (; i + kLanes <= a.columns; i += kLanes) store(y + i, normalize(load(x + i), inverse, load(a.weight + i)));
+    for (; i + kLanes <= a.columns; i += kLanes)
+      store(y + i, normalize(load(x + i), inverse, load(a.weight + i)));
     if (i < a.columns) {
       const int64_t n = a.columns - i;
       store_n(y + i, normalize(load_n(x + i, n), inverse, load_n(a.weight + i, n)), n);
@@ -62,7 +63,7 @@ struct QuantizedOutput {
     __builtin_memcpy(&largest, &bits, sizeof largest);
     const float limit = wide ? 32767.0f : 127.0f;
     const bool finite = bits < 0x7F800000u;
-    const bool zeroed = !finite || largest < kQuantizeTiny;
+    const bool zeroed = !finite || largest < ops::kQuantizeTiny;
     scale = !finite ? largest * 0.0f + largest : zeroed ? 0.0f : largest / limit;
     inverse = zeroed ? 0.0f : limit / largest;
     int32_t sum = 0;

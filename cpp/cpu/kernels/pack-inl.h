@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File rows to panels (panel_layout.h), and one output channel back. Source bytes may have any alignment. Eight rows at a
-// time are brought to one canonical form per block (16 bytes of nibble pairs k and 16 + k, or 32 bytes) and transposed.
+// File rows to panels (panel_layout.h), and one output channel back. Source bytes may have any
+// alignment. Eight rows at a time are brought to one canonical form per block (16 bytes of nibble
+// pairs k and 16 + k, or 32 bytes) and transposed.
 
 template <typename T>
 LMN_INLINE T read(const std::byte* p) {
@@ -28,17 +29,37 @@ struct FileBlock {
 };
 constexpr FileBlock file_block(DType type) {
   switch (type) {
-    case DType::kQ8_0: return {32, 34};
-    case DType::kQ4_0: return {32, 18};
-    case DType::kQ4_1: return {32, 20};
-    case DType::kQ5_0: return {32, 22};
-    case DType::kQ5_1: return {32, 24};
-    case DType::kQ4_K: return {256, 144};
-    case DType::kQ5_K: return {256, 176};
-    case DType::kQ6_K: return {256, 210};
-    case DType::kF32: return {1, 4};
-    default: return {1, 2};
+    case DType::kQ8_0:
+      return {32, 34};
+    case DType::kQ4_0:
+      return {32, 18};
+    case DType::kQ4_1:
+      return {32, 20};
+    case DType::kQ5_0:
+      return {32, 22};
+    case DType::kQ5_1:
+      return {32, 24};
+    case DType::kQ4_K:
+      return {256, 144};
+    case DType::kQ5_K:
+      return {256, 176};
+    case DType::kQ6_K:
+      return {256, 210};
+    case DType::kF32:
+      return {1, 4};
+    default:
+      return {1, 2};
   }
+}
+
+// Eight bytes at a time in a general register, the same in every byte.
+constexpr uint64_t bytes8(uint64_t byte) { return byte * 0x0101010101010101u; }
+
+// The eight bits of a byte as eight bytes that are 0 or 1. Each byte of the product keeps its own
+// bit; adding 127 moves it to the top, without a carry into the next byte.
+LMN_INLINE uint64_t spread_bits(uint64_t byte) {
+  const uint64_t own = byte * bytes8(1) & 0x8040201008040201u;
+  return (own + bytes8(0x7F)) >> 7 & bytes8(1);
 }
 
 // Where the canonical integers of block b of a row are: in the file, or made in `y` (32 bytes).
@@ -47,40 +68,44 @@ LMN_INLINE const std::byte* canonical(const std::byte* row, int64_t b, std::byte
   constexpr FileBlock kFile = file_block(kType);
   const std::byte* p = row + b * 32 / kFile.columns * kFile.bytes;
   const int j = static_cast<int>(b % 8);  // sub-block of a K-quant
+  const auto put = [y](int i, uint64_t value) { __builtin_memcpy(y + i, &value, sizeof value); };
   if constexpr (kType == DType::kQ8_0) return p + 2;
   if constexpr (kType == DType::kQ4_0) return p + 2;
   if constexpr (kType == DType::kQ4_1) return p + 4;
   if constexpr (kType == DType::kQ5_0 || kType == DType::kQ5_1) {
-    constexpr int kZero = weight_kind(kType).zero;
     const std::byte* high = p + (kType == DType::kQ5_0 ? 2 : 4);
-    const uint32_t fifth = read<uint32_t>(high);
-    for (int i = 0; i < 16; ++i) {
-      const int q = byte_at(high + 4, i);
-      y[i] = static_cast<std::byte>(((q & 15) | (fifth >> i & 1) << 4) - kZero);
-      y[i + 16] = static_cast<std::byte>((q >> 4 | (fifth >> (i + 16) & 1) << 4) - kZero);
+    for (int i = 0; i < 32; i += 8) {
+      const uint64_t nibbles = read<uint64_t>(high + 4 + i % 16) >> (i < 16 ? 0 : 4) & bytes8(15);
+      const uint64_t fifth = spread_bits(static_cast<uint64_t>(byte_at(high, i / 8)));
+      // q - 16 of a q below 16 is its nibble under four ones, and of the others the nibble alone.
+      put(i, nibbles | (kType == DType::kQ5_0 ? (fifth ^ bytes8(1)) * 0xF0 : fifth << 4));
     }
   }
   if constexpr (kType == DType::kQ4_K) {
     const std::byte* q = p + 16 + j / 2 * 32;
-    for (int i = 0; i < 16; ++i) {
-      const int low = byte_at(q, i), high = byte_at(q, i + 16);
-      y[i] = static_cast<std::byte>(j % 2 == 0 ? (low & 15) | (high & 15) << 4 : low >> 4 | (high & 240));
+    for (int i = 0; i < 16; i += 8) {
+      const uint64_t low = read<uint64_t>(q + i), high = read<uint64_t>(q + i + 16);
+      put(i, j % 2 == 0 ? (low & bytes8(15)) | (high & bytes8(15)) << 4
+                        : (low >> 4 & bytes8(15)) | (high & bytes8(0xF0)));
     }
   }
   if constexpr (kType == DType::kQ5_K) {
     const std::byte* q = p + 48 + j / 2 * 32;
-    for (int i = 0; i < 32; ++i) {
-      const int nibble = j % 2 == 0 ? byte_at(q, i) & 15 : byte_at(q, i) >> 4;
-      y[i] = static_cast<std::byte>(nibble | (byte_at(p + 16, i) >> j & 1) << 4);
+    for (int i = 0; i < 32; i += 8) {
+      const uint64_t nibbles = read<uint64_t>(q + i) >> (j % 2 * 4) & bytes8(15);
+      put(i, nibbles | (read<uint64_t>(p + 16 + i) >> j & bytes8(1)) << 4);
     }
   }
   if constexpr (kType == DType::kQ6_K) {
-    const int half = j / 4, group = j % 4;  // groups 0, 1: low nibbles of 64 bytes; 2, 3: their high nibbles
+    const int half = j / 4,
+              group = j % 4;  // groups 0, 1: low nibbles of 64 bytes; 2, 3: their high nibbles
     const std::byte* low = p + half * 64 + group % 2 * 32;
     const std::byte* high = p + 128 + half * 32;
-    for (int i = 0; i < 32; ++i) {
-      const int nibble = group < 2 ? byte_at(low, i) & 15 : byte_at(low, i) >> 4;
-      y[i] = static_cast<std::byte>((nibble | (byte_at(high, i) >> (2 * group) & 3) << 4) - 32);
+    for (int i = 0; i < 32; i += 8) {
+      const uint64_t nibbles = read<uint64_t>(low + i) >> (group / 2 * 4) & bytes8(15);
+      const uint64_t q = nibbles | (read<uint64_t>(high + i) >> (2 * group) & bytes8(3)) << 4;
+      // q - 32 of a q below 32 is q under three ones, and of the others q without its top bit.
+      put(i, (q & bytes8(31)) | (~q >> 5 & bytes8(1)) * 0xE0);
     }
   }
   return y;
@@ -128,12 +153,13 @@ constexpr int64_t unit_width(DType type, DType input_type) {
   return weight_kind(type).bits == 8 && input_type == DType::kQA16 ? 2 : 4;
 }
 
-// Rows of the eight lanes from `lane` on. Lanes past the end of the tensor repeat its last row: their outputs are never
-// written, and finite.
+// Rows of the eight lanes from `lane` on. Lanes past the end of the tensor repeat its last row:
+// their outputs are never written, and finite.
 struct EightRows {
   const std::byte* p[8];
   LMN_INLINE EightRows(const PackTask& t, int64_t lane, int64_t row_bytes) {
-    for (int64_t i = 0; i < 8; ++i) p[i] = t.rows + (lane + i < t.valid ? lane + i : t.valid - 1) * row_bytes;
+    for (int64_t i = 0; i < 8; ++i)
+      p[i] = t.rows + (lane + i < t.valid ? lane + i : t.valid - 1) * row_bytes;
   }
 };
 
@@ -148,9 +174,11 @@ void pack_quantized(const PackTask& t) {
       std::byte made[8][32];
       const std::byte* q[8];
       for (int i = 0; i < 8; ++i) q[i] = canonical<kType>(rows.p[i], b, made[i]);
-      std::byte* y = t.panel + block_offset(kType, kLanes, b) + kScaleBytes + lane * unit_width(kType, t.input_type);
+      std::byte* y = t.panel + block_offset(kType, kLanes, b) + kScaleBytes +
+                     lane * unit_width(kType, t.input_type);
       if constexpr (weight_kind(kType).bits == 4) {
-        transpose_dwords(q, 0, y, 4 * kLanes, wide ? ByteChange::kSwapMiddle : ByteChange::kNone, 0);
+        transpose_dwords(q, 0, y, 4 * kLanes, wide ? ByteChange::kSwapMiddle : ByteChange::kNone,
+                         0);
       } else if (wide) {
         transpose_words(q, 0, y, 2 * kLanes);
         transpose_words(q, 16, y + 16 * kLanes, 2 * kLanes);
@@ -180,7 +208,8 @@ void pack_float(const PackTask& t) {
     }
     for (; k < t.columns; ++k) {
       for (int64_t i = 0; i < 8; ++i) {
-        __builtin_memcpy(t.panel + (k * kFloatLanes + lane + i) * kSize, rows.p[i] + k * kSize, sizeof(T));
+        __builtin_memcpy(t.panel + (k * kFloatLanes + lane + i) * kSize, rows.p[i] + k * kSize,
+                         sizeof(T));
       }
     }
   }
@@ -188,18 +217,29 @@ void pack_float(const PackTask& t) {
 
 void pack_panel(const PackTask& t) {
   switch (t.source) {
-    case DType::kF32: return pack_float<uint32_t>(t);
+    case DType::kF32:
+      return pack_float<uint32_t>(t);
     case DType::kF16:
-    case DType::kBF16: return pack_float<uint16_t>(t);
-    case DType::kQ8_0: return pack_quantized<DType::kQ8_0>(t);
-    case DType::kQ4_0: return pack_quantized<DType::kQ4_0>(t);
-    case DType::kQ4_1: return pack_quantized<DType::kQ4_1>(t);
-    case DType::kQ5_0: return pack_quantized<DType::kQ5_0>(t);
-    case DType::kQ5_1: return pack_quantized<DType::kQ5_1>(t);
-    case DType::kQ4_K: return pack_quantized<DType::kQ4_K>(t);
-    case DType::kQ5_K: return pack_quantized<DType::kQ5_K>(t);
-    case DType::kQ6_K: return pack_quantized<DType::kQ6_K>(t);
-    default: return;
+    case DType::kBF16:
+      return pack_float<uint16_t>(t);
+    case DType::kQ8_0:
+      return pack_quantized<DType::kQ8_0>(t);
+    case DType::kQ4_0:
+      return pack_quantized<DType::kQ4_0>(t);
+    case DType::kQ4_1:
+      return pack_quantized<DType::kQ4_1>(t);
+    case DType::kQ5_0:
+      return pack_quantized<DType::kQ5_0>(t);
+    case DType::kQ5_1:
+      return pack_quantized<DType::kQ5_1>(t);
+    case DType::kQ4_K:
+      return pack_quantized<DType::kQ4_K>(t);
+    case DType::kQ5_K:
+      return pack_quantized<DType::kQ5_K>(t);
+    case DType::kQ6_K:
+      return pack_quantized<DType::kQ6_K>(t);
+    default:
+      return;
   }
 }
 
@@ -221,7 +261,8 @@ LMN_INLINE int integer_at(const UnpackTask& t, const std::byte* block, int64_t k
     return (k < 16 ? pair & 15 : pair >> 4) - weight_kind(t.source).zero;
   }
   const std::byte q = block[k / width * width * kLanes + t.lane * width + k % width];
-  return t.input_type == DType::kQA16 ? static_cast<int8_t>(q) : static_cast<uint8_t>(q) - byte_zero(t.source);
+  return t.input_type == DType::kQA16 ? static_cast<int8_t>(q)
+                                      : static_cast<uint8_t>(q) - byte_zero(t.source);
 }
 
 void unpack_quantized(const UnpackTask& t) {
@@ -235,7 +276,8 @@ void unpack_quantized(const UnpackTask& t) {
       scale[0] = scale[1] = half_at(d) * static_cast<float>(byte_at(s, 0));
       min = half_at(d + 2 * kLanes) * static_cast<float>(byte_at(s, kLanes));
     } else if (kind.scales == ScaleKind::kSuper16) {
-      for (int i = 0; i < 2; ++i) scale[i] = half_at(d) * static_cast<float>(read<int8_t>(s + i * kLanes));
+      for (int i = 0; i < 2; ++i)
+        scale[i] = half_at(d) * static_cast<float>(read<int8_t>(s + i * kLanes));
     } else {
       scale[0] = scale[1] = half_at(s);
       if (kind.scales == ScaleKind::kHalfMin) min = half_at(s + 2 * kLanes);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary position embeddings and the writing of keys and values to their pages. Work is split by heads first, so that two
-// workers rarely write the same cache line of a transposed key page.
+// Rotary position embeddings and the writing of keys and values to their pages. Work is split by
+// heads first, so that two workers rarely write the same cache line of a transposed key page.
 
-// Rotates one head in place: (x0, x1) -> (x0 c - x1 s, x0 s + x1 c), as x c + (other of the pair) (-s or s).
+// Rotates one head in place: (x0, x1) -> (x0 c - x1 s, x0 s + x1 c), as x c + (other of the pair)
+// (-s or s).
 LMN_INLINE void rotate_head(float* x, const float* cos_sin, int64_t rot_dim, ops::RopeStyle style) {
   const int64_t half = rot_dim / 2;
   if (style == ops::RopeStyle::kInterleaved) {
     for (int64_t i = 0; i < rot_dim; i += kLanes) {
       const int64_t n = rot_dim - i;
       if (n >= kLanes) {
-        const F v = load(x + i), c = load_pairs(cos_sin + i / 2), s = negate_even(load_pairs(cos_sin + half + i / 2));
+        const F v = load(x + i), c = load_pairs(cos_sin + i / 2),
+                s = negate_even(load_pairs(cos_sin + half + i / 2));
         store(x + i, fma(swap_pairs(v), s, mul(v, c)));
       } else {
         float c[kLanes] = {}, s[kLanes] = {};
@@ -38,7 +40,8 @@ void rope(const void* args, const ops::Worker& worker) {
   const Range range = part_of(a.rows * a.heads, worker);
   for (int64_t i = range.begin; i < range.end; ++i) {
     const int64_t t = i / a.heads, h = i % a.heads;
-    rotate_head(a.x + t * a.x_stride + h * a.head_dim, a.cos_sin + t * a.rot_dim, a.rot_dim, a.style);
+    rotate_head(a.x + t * a.x_stride + h * a.head_dim, a.cos_sin + t * a.rot_dim, a.rot_dim,
+                a.style);
   }
 }
 
@@ -91,7 +94,8 @@ void kv_write(const void* args, const ops::Worker& worker) {
     if (h < kv.kv_heads) {
       write_key(kv, a.slots[t], h, a.k + t * a.k_stride + h * kv.head_dim);
     } else {
-      write_value(kv, a.slots[t], h - kv.kv_heads, a.v + t * a.v_stride + (h - kv.kv_heads) * kv.head_dim);
+      write_value(kv, a.slots[t], h - kv.kv_heads,
+                  a.v + t * a.v_stride + (h - kv.kv_heads) * kv.head_dim);
     }
   }
 }

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector types and operations of one instruction set: AVX2 with FMA and F16C. Included once, by avx2.cc, inside
-// namespace lmn::cpu::avx2 and an unnamed namespace. vec_scalar.h and vec_avx512.h define the same names; vec-doc is here.
+// The vector types and operations of one instruction set: AVX2 with FMA and F16C. Included once, by
+// avx2.cc, inside namespace lmn::cpu::avx2 and an unnamed namespace. vec_scalar.h and vec_avx512.h
+// define the same names; vec-doc is here.
 //
 //   F, I          kLanes floats; kLanes int32 (or their bytes)
 //   load/store    unaligned; the _n forms touch only the first n lanes and read zero elsewhere
 //   fma(a, b, c)  a * b + c, rounded once where the set can
 //   max/min       return the second operand when either is a NaN
-//   Nibbles8, Nibbles16, Bytes16 (and Bytes8 where kByteDot): how the integers of panel_layout.h are multiplied.
-//     A block is kSteps loads of kStepBytes; unpack() makes kVectors operands of one; column(step, vector) is the first
-//     column of an operand; dot() adds the products with that many columns of an activation row; finish() is the int32.
+//   Nibbles8, Nibbles16, Bytes16 (and Bytes8 where kByteDot): how the integers of panel_layout.h
+//   are multiplied.
+//     A block is kSteps loads of kStepBytes; unpack() makes kVectors operands of one; column(step,
+//     vector) is the first column of an operand; dot() adds the products with that many columns of
+//     an activation row; finish() is the int32.
 
 constexpr int kLanes = 8;
-constexpr bool kTallTile = true;  // 8 rows: 8 sums, 4 weights, a mask and a product are 14 of 16 registers
+constexpr bool kTallTile =
+    true;  // 8 rows: 8 sums, 4 weights, a mask and a product are 14 of 16 registers
 constexpr int kMaxFloatTileRows = 6;  // 12 sums, 2 weights, an activation: 15 of 16 registers
 constexpr int kAttentionQueries = 3;  // by 4 vectors: 12 sums, up to 4 operands
 
@@ -25,10 +29,17 @@ LMN_INLINE F load1(const float* p) { return _mm256_broadcast_ss(p); }
 LMN_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
 LMN_INLINE void store(float* p, F x) { _mm256_storeu_ps(p, x); }
 LMN_INLINE I lane_mask(int64_t n) {  // lanes below n are all ones
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
+                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-LMN_INLINE F load_n(const float* p, int64_t n) { return _mm256_maskload_ps(p, lane_mask(n)); }
-LMN_INLINE void store_n(float* p, F x, int64_t n) { _mm256_maskstore_ps(p, lane_mask(n), x); }
+LMN_INLINE F load_n(const float* p,
+                    int64_t n) {  // masked accesses are slow on AMD: only where they must be
+  return n >= kLanes ? load(p) : _mm256_maskload_ps(p, lane_mask(n));
+}
+LMN_INLINE void store_n(float* p, F x, int64_t n) {
+  if (n >= kLanes) return store(p, x);
+  _mm256_maskstore_ps(p, lane_mask(n), x);
+}
 LMN_INLINE F keep_n(F x, F other, int64_t n) {  // lanes below n of x, the rest of other
   return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(lane_mask(n)));
 }
@@ -74,7 +85,9 @@ LMN_INLINE F load_s8(const void* p) {
 }
 
 // For exp: nearest integer, and 2^n of an integral float in [-126, 127]
-LMN_INLINE F round_nearest(F x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+LMN_INLINE F round_nearest(F x) {
+  return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 LMN_INLINE F power_of_2(F n) {
   const I exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
   return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
@@ -90,19 +103,21 @@ LMN_INLINE F negate_even(F x) {
   return _mm256_xor_ps(x, _mm256_setr_ps(-0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f));
 }
 
-// For quantisation: the bits of the largest magnitude (as integers, so that a NaN is the largest of all), the rounded
-// integers of 32 / kLanes vectors, stored as int8 or int16, and their sum.
+// For quantisation: the bits of the largest magnitude (as integers, so that a NaN is the largest of
+// all), the rounded integers of 32 / kLanes vectors, stored as int8 or int16, and their sum.
 LMN_INLINE uint32_t largest_magnitude(const F (&x)[32 / kLanes]) {
   const I mask = _mm256_set1_epi32(0x7FFFFFFF);
   I m = _mm256_and_si256(_mm256_castps_si256(x[0]), mask);
   LMN_UNROLL
-  for (int i = 1; i < 32 / kLanes; ++i) m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), mask));
+  for (int i = 1; i < 32 / kLanes; ++i)
+    m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), mask));
   __m128i s = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
   s = _mm_max_epi32(s, _mm_shuffle_epi32(s, 0x4E));
   s = _mm_max_epi32(s, _mm_shuffle_epi32(s, 0xB1));
   return static_cast<uint32_t>(_mm_cvtsi128_si32(s));
 }
-LMN_INLINE int32_t store_integers(const F (&x)[32 / kLanes], float inverse, int8_t* q8, int16_t* q16) {
+LMN_INLINE int32_t store_integers(const F (&x)[32 / kLanes], float inverse, int8_t* q8,
+                                  int16_t* q16) {
   const F factor = set1(inverse);
   I n[4];
   LMN_UNROLL
@@ -114,8 +129,9 @@ LMN_INLINE int32_t store_integers(const F (&x)[32 / kLanes], float inverse, int8
     _mm256_storeu_si256(reinterpret_cast<I*>(q16 + 16), _mm256_permute4x64_epi64(high, 0xD8));
   } else {
     const I bytes = _mm256_packs_epi16(low, high);  // groups of 4 in the order 0 2 4 6 1 3 5 7
-    _mm256_storeu_si256(reinterpret_cast<I*>(q8),
-                        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+    _mm256_storeu_si256(
+        reinterpret_cast<I*>(q8),
+        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
   }
   __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
@@ -130,18 +146,21 @@ LMN_INLINE I broadcast4(const std::byte* p) {  // 4 bytes to every lane
   __builtin_memcpy(&dword, p, sizeof dword);
   return _mm256_set1_epi32(dword);
 }
-// To the second level only, which has more misses in flight than the first: 18 against 9 GB/s in attention over a cold
-// cache, a fifth more in matrix-vector products.
-LMN_INLINE void prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
+// To the second level only, which has more misses in flight than the first: 18 against 9 GB/s in
+// attention over a cold cache, a fifth more in matrix-vector products.
+LMN_INLINE void prefetch(const std::byte* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+}
 
-// Hides how a sum came about. Without it, GCC turns a chain of integer additions into a tree, which keeps dozens of products
-// alive at once and spills nearly all of them (150 against 300 GOP/s).
+// Hides how a sum came about. Without it, GCC turns a chain of integer additions into a tree, which
+// keeps dozens of products alive at once and spills nearly all of them (150 against 300 GOP/s).
 LMN_INLINE I keep(I sum) {
   __asm__("" : "+x"(sum));
   return sum;
 }
 
-// 4-bit weights, kQA8: 16-bit sums hold a whole block: 32 / 4 units of at most 2 * 15 * 127 each is 30480.
+// 4-bit weights, kQA8: 16-bit sums hold a whole block: 32 / 4 units of at most 2 * 15 * 127 each is
+// 30480.
 struct Nibbles8 {
   using Weights = I;
   static constexpr int kSteps = 4, kStepBytes = 32, kVectors = 2, kInputBytes = 1;
@@ -152,7 +171,9 @@ struct Nibbles8 {
     w[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
   }
   static constexpr int column(int step, int vector) { return step * 4 + vector * 16; }
-  static LMN_INLINE I dot(I sum, Weights w, I x) { return keep(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x))); }
+  static LMN_INLINE I dot(I sum, Weights w, I x) {
+    return keep(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)));
+  }
   static LMN_INLINE I finish(I sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 };
 
@@ -168,8 +189,12 @@ struct Nibbles16 {
     w[2] = _mm256_and_si256(_mm256_srli_epi16(v, 8), mask);
     w[3] = _mm256_srli_epi16(v, 12);
   }
-  static constexpr int column(int step, int vector) { return step * 4 + vector % 2 * 16 + vector / 2 * 2; }
-  static LMN_INLINE I dot(I sum, Weights w, I x) { return keep(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x))); }
+  static constexpr int column(int step, int vector) {
+    return step * 4 + vector % 2 * 16 + vector / 2 * 2;
+  }
+  static LMN_INLINE I dot(I sum, Weights w, I x) {
+    return keep(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x)));
+  }
   static LMN_INLINE I finish(I sum) { return sum; }
 };
 
@@ -184,7 +209,9 @@ struct Bytes16 {
     }
   }
   static constexpr int column(int step, int vector) { return step * 8 + vector * 2; }
-  static LMN_INLINE I dot(I sum, Weights w, I x) { return keep(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x))); }
+  static LMN_INLINE I dot(I sum, Weights w, I x) {
+    return keep(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x)));
+  }
   static LMN_INLINE I finish(I sum) { return sum; }
 };
 

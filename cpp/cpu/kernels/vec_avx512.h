@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector types and operations of AVX-512 (F, BW, DQ, VL) with VNNI. Names are explained in vec_avx2.h.
+// The vector types and operations of AVX-512 (F, BW, DQ, VL) with VNNI. Names are explained in
+// vec_avx2.h.
 
 constexpr int kLanes = 16;
-constexpr bool kTallTile = true;       // 8 rows: 8 integer sums, 8 float ones, 4 weights
+constexpr bool kTallTile = true;      // 8 rows: 8 integer sums, 8 float ones, 4 weights
 constexpr int kMaxFloatTileRows = 8;  // 16 sums
 constexpr int kAttentionQueries = 6;  // by 4 vectors: 24 sums
 
@@ -16,11 +17,15 @@ LMN_INLINE F load1(const float* p) { return _mm512_set1_ps(*p); }
 LMN_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
 LMN_INLINE void store(float* p, F x) { _mm512_storeu_ps(p, x); }
 LMN_INLINE __mmask16 lane_mask(int64_t n) {  // lanes below n
-  return n >= kLanes ? __mmask16{0xFFFF} : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << n) - 1u);
+  return n >= kLanes ? __mmask16{0xFFFF}
+         : n <= 0    ? __mmask16{0}
+                     : static_cast<__mmask16>((1u << n) - 1u);
 }
 LMN_INLINE F load_n(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(lane_mask(n), p); }
 LMN_INLINE void store_n(float* p, F x, int64_t n) { _mm512_mask_storeu_ps(p, lane_mask(n), x); }
-LMN_INLINE F keep_n(F x, F other, int64_t n) { return _mm512_mask_blend_ps(lane_mask(n), other, x); }
+LMN_INLINE F keep_n(F x, F other, int64_t n) {
+  return _mm512_mask_blend_ps(lane_mask(n), other, x);
+}
 
 LMN_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
 LMN_INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
@@ -62,7 +67,9 @@ LMN_INLINE F load_s8(const void* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
 
-LMN_INLINE F round_nearest(F x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+LMN_INLINE F round_nearest(F x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 LMN_INLINE F power_of_2(F n) {
   const I exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
   return _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23));
@@ -74,7 +81,8 @@ LMN_INLINE F load_pairs(const float* p) {
   return _mm512_permutexvar_ps(index, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
 }
 LMN_INLINE F negate_even(F x) {
-  return _mm512_castsi512_ps(_mm512_xor_epi32(_mm512_castps_si512(x), _mm512_set1_epi64(0x80000000)));
+  return _mm512_castsi512_ps(
+      _mm512_xor_epi32(_mm512_castps_si512(x), _mm512_set1_epi64(0x80000000)));
 }
 
 LMN_INLINE uint32_t largest_magnitude(const F (&x)[32 / kLanes]) {
@@ -83,7 +91,8 @@ LMN_INLINE uint32_t largest_magnitude(const F (&x)[32 / kLanes]) {
                                _mm512_and_epi32(_mm512_castps_si512(x[1]), mask));
   return _mm512_reduce_max_epu32(m);
 }
-LMN_INLINE int32_t store_integers(const F (&x)[32 / kLanes], float inverse, int8_t* q8, int16_t* q16) {
+LMN_INLINE int32_t store_integers(const F (&x)[32 / kLanes], float inverse, int8_t* q8,
+                                  int16_t* q16) {
   const F factor = set1(inverse);
   const I low = _mm512_cvtps_epi32(mul(x[0], factor)), high = _mm512_cvtps_epi32(mul(x[1], factor));
   if (q16 != nullptr) {
@@ -103,7 +112,9 @@ LMN_INLINE I broadcast4(const std::byte* p) {
   __builtin_memcpy(&dword, p, sizeof dword);
   return _mm512_set1_epi32(dword);
 }
-LMN_INLINE void prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
+LMN_INLINE void prefetch(const std::byte* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+}
 
 struct Bytes {  // operands of 4 unsigned bytes a lane
   using Weights = I;
@@ -139,7 +150,9 @@ struct Nibbles16 : Words {
     w[2] = _mm512_and_si512(_mm512_srli_epi16(v, 8), mask);
     w[3] = _mm512_srli_epi16(v, 12);
   }
-  static constexpr int column(int step, int vector) { return step * 4 + vector % 2 * 16 + vector / 2 * 2; }
+  static constexpr int column(int step, int vector) {
+    return step * 4 + vector % 2 * 16 + vector / 2 * 2;
+  }
 };
 
 struct Bytes8 : Bytes {

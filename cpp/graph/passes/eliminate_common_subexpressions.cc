@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Common subexpressions: a node with the operator, operands and attributes of an earlier one is that one; constants
-// over the same bytes are one constant. Writes of a state are never merged.
+// Common subexpressions: a node with the operator, operands and attributes of an earlier one is
+// that one; constants over the same bytes are one constant. Writes of a state are never merged.
 #include <map>
 
 #include "graph/passes/passes.h"

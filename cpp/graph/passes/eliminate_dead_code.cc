@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dead code: what counts is what an output needs, and every write of a state, whether or not anything reads it in this
-// step (the next one will).
+// Dead code: what counts is what an output needs, and every write of a state, whether or not
+// anything reads it in this step (the next one will).
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// add(linear(x, w), r) -> linear(x, w, residual = r): the sum is made while the product is still in a register, and the
-// residual stream can stay where it is.
+// add(linear(x, w), r) -> linear(x, w, residual = r): the sum is made while the product is still in
+// a register, and the residual stream can stay where it is.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -9,7 +9,8 @@
 namespace lmn::graph {
 namespace {
 
-// Which operand of `add` is a Linear that can take the other one as residual: the later one if both are; -1: none.
+// Which operand of `add` is a Linear that can take the other one as residual: the later one if both
+// are; -1: none.
 int linear_operand(const Graph& graph, const Uses& uses, const Node& add) {
   if (add.inputs[0] == add.inputs[1]) return -1;
   int found = -1;

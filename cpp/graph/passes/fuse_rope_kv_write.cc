@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rope on q, rope on k and kv_write, all on column views of one matrix [q | k | v], are one stage: q is turned in
-// place, k is turned on its way to the cache, and two barriers go.
+// rope on q, rope on k and kv_write, all on column views of one matrix [q | k | v], are one stage:
+// q is turned in place, k is turned on its way to the cache, and two barriers go.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A choice of rows made after row-wise operators is made before them: gather_rows(linear(rms_norm(x)), i) becomes
-// linear(rms_norm(gather_rows(x, i))), so that the output head computes logits only where somebody asked for them.
+// A choice of rows made after row-wise operators is made before them:
+// gather_rows(linear(rms_norm(x)), i) becomes linear(rms_norm(gather_rows(x, i))), so that the
+// output head computes logits only where somebody asked for them.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"

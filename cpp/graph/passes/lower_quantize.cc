@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear(x, w) -> linear(quantize(x), w) for weights whose product the device computes on integers. This is the one
-// pass that changes results, by the rounding of x; a device that wants it may have no other kernel for the weight.
+// linear(x, w) -> linear(quantize(x), w) for weights whose product the device computes on integers.
+// This is the one pass that changes results, by the rounding of x; a device that wants it may have
+// no other kernel for the weight.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"

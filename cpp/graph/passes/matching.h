@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What passes ask of a graph when they look for a pattern: who reads a value, and what a device wants to read.
+// What passes ask of a graph when they look for a pattern: who reads a value, and what a device
+// wants to read.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ class Uses {
   std::vector<bool> output_;
 };
 
-// A Linear that is nothing but a product, and perhaps a bias: no residual, not interleaved, not lowered.
+// A Linear that is nothing but a product, and perhaps a bias: no residual, not interleaved, not
+// lowered.
 inline bool is_plain_linear(const Graph& graph, const Node& node) {
   return node.op == Op::kLinear && node.input(3) == kNone &&
          node.attributes.find("interleaved") == nullptr &&
@@ -40,14 +42,16 @@ inline bool is_precise(const Node& linear) {
   return linear.attributes.get_or<int64_t>("precise", 0) != 0;
 }
 
-// One input type that suits two weights, if there is one: of the two integer formats, the finer suits both.
+// One input type that suits two weights, if there is one: of the two integer formats, the finer
+// suits both.
 inline std::optional<DType> common_input_type(DType a, DType b) {
   if (a == b) return a;
   if (a == DType::kF32 || b == DType::kF32) return std::nullopt;
   return DType::kQA16;
 }
 
-// What the device wants a Linear to read, for all pieces of its weight together; none where they do not go together.
+// What the device wants a Linear to read, for all pieces of its weight together; none where they do
+// not go together.
 inline Result<std::optional<DType>> linear_input_type(const Graph& graph, const Node& linear,
                                                       const PassOptions& options) {
   std::optional<DType> common;

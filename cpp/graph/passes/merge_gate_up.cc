@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// silu_mul(linear(x, gate), linear(x, up)) -> linear(x, gate and up interleaved): the gated feed-forward of Llama
-// as one product whose kernel has both halves of an output in registers. Panels of the two alternate, so types and
-// shapes are equal; a bias would have to be interleaved likewise, so there is none.
+// silu_mul(linear(x, gate), linear(x, up)) -> linear(x, gate and up interleaved): the gated
+// feed-forward of Llama as one product whose kernel has both halves of an output in registers.
+// Panels of the two alternate, so types and shapes are equal; a bias would have to be interleaved
+// likewise, so there is none.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linears that read the same x become one over the pieces of all their weights: q, k and v are one product, x is
-// read once, and one barrier follows instead of three. Each old result is a column view of the new one, so every
-// reader must take a row stride. Weights may differ in file type (k and v often are finer than q) as long as one
-// input type suits them all.
+// Linears that read the same x become one over the pieces of all their weights: q, k and v are one
+// product, x is read once, and one barrier follows instead of three. Each old result is a column
+// view of the new one, so every reader must take a row stride. Weights may differ in file type (k
+// and v often are finer than q) as long as one input type suits them all.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -63,7 +63,8 @@ Result<std::vector<std::vector<Candidate>>> find_groups(const Graph& graph,
   return groups;
 }
 
-// The names of the parts, joined: "blk.0.attn_q" and "blk.0.attn_k" -> "blk.0.attn_q+k" is for people only.
+// The names of the parts, joined: "blk.0.attn_q" and "blk.0.attn_k" -> "blk.0.attn_q+k" is for
+// people only.
 std::string joined_name(const std::vector<Candidate>& group) {
   std::string out = group.front().node->name;
   for (size_t i = 1; i < group.size(); ++i) {

@@ -7,7 +7,8 @@ namespace lmn::graph {
 namespace {
 
 constexpr Pass kPasses[] = {
-    // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees one.
+    // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees
+    // one.
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
     {"hoist_gather", hoist_gather},
     // Before merge_linears: a gate and an up of one type are better interleaved than side by side.
@@ -15,7 +16,8 @@ constexpr Pass kPasses[] = {
     {"merge_linears", merge_linears},
     {"fuse_rope_kv_write", fuse_rope_kv_write},
     {"fuse_residual", fuse_residual},
-    // The number of Linears is final: each asks for its input type, and those on one x then share one quantize.
+    // The number of Linears is final: each asks for its input type, and those on one x then share
+    // one quantize.
     {"lower_quantize", lower_quantize},
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
     {"fuse_norm_quantize", fuse_norm_quantize},

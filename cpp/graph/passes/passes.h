@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The optimiser: functions Graph -> Graph, listed in order in passes.cc and nowhere else. A pass keeps results:
-// what it returns computes the same outputs. Merging, hoisting and elimination keep every bit; fusion may keep an
-// intermediate value unrounded in a register; lower_quantize rounds. A pass knows no device: what it has to know of
-// one is asked through PassOptions.
+// The optimiser: functions Graph -> Graph, listed in order in passes.cc and nowhere else. A pass
+// keeps results: what it returns computes the same outputs. Merging, hoisting and elimination keep
+// every bit; fusion may keep an intermediate value unrounded in a register; lower_quantize rounds.
+// A pass knows no device: what it has to know of one is asked through PassOptions.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,9 @@
 namespace lmn::graph {
 
 struct PassOptions {
-  // What a Linear reads whose weight has this type and so many columns: kF32, kQA8 or kQA16. UNSUPPORTED names the
-  // type. Callers pass KernelTable::linear_input_type of the device that the graph is for.
+  // What a Linear reads whose weight has this type and so many columns: kF32, kQA8 or kQA16.
+  // UNSUPPORTED names the type. Callers pass KernelTable::linear_input_type of the device that the
+  // graph is for.
   std::function<Result<DType>(DType weight, int64_t columns, bool precise)> linear_input_type;
   // Called with the graph before the first pass (name "input") and after each pass. May be null.
   std::function<void(std::string_view pass, const Graph& graph)> observe;
@@ -36,19 +37,21 @@ std::span<const Pass> passes();
 // Runs all passes and verifies what each returns (a pass that breaks a graph is INTERNAL, by name).
 Result<Graph> optimize(Graph graph, const PassOptions& options);
 
-// gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows that are asked for.
+// gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows
+// that are asked for.
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions& options);
-// silu_mul(linear(x, gate), linear(x, up)) -> one interleaved Linear. Needs equal types and shapes and no bias.
+// silu_mul(linear(x, gate), linear(x, up)) -> one interleaved Linear. Needs equal types and shapes
+// and no bias.
 Result<Graph> merge_gate_up(const Graph& graph, const PassOptions& options);
-// Linears on one x (q, k and v) -> one Linear over the pieces of all and a column view for each. Needs equal input
-// types and readers that take strides.
+// Linears on one x (q, k and v) -> one Linear over the pieces of all and a column view for each.
+// Needs equal input types and readers that take strides.
 Result<Graph> merge_linears(const Graph& graph, const PassOptions& options);
 // rope(q), rope(k) and kv_write on the column views of one matrix -> rope_kv_write.
 Result<Graph> fuse_rope_kv_write(const Graph& graph, const PassOptions& options);
 // add(linear(x, w), r) -> linear(x, w, residual = r).
 Result<Graph> fuse_residual(const Graph& graph, const PassOptions& options);
-// linear(x, w) -> linear(quantize(x), w) where the device reads blocks of small integers. Changes results by the
-// rounding of x.
+// linear(x, w) -> linear(quantize(x), w) where the device reads blocks of small integers. Changes
+// results by the rounding of x.
 Result<Graph> lower_quantize(const Graph& graph, const PassOptions& options);
 // quantize(rms_norm(x)) -> rms_norm_quantize(x), where nothing else reads the norm.
 Result<Graph> fuse_norm_quantize(const Graph& graph, const PassOptions& options);

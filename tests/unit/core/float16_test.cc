@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// binary16 and bfloat16 against arithmetic done here: values from their definition (sign, fraction times a power of
-// two) with ldexp, roundings as nearbyint (to nearest, ties to even) of a double that holds every float exactly.
+// binary16 and bfloat16 against arithmetic done here: values from their definition (sign, fraction
+// times a power of two) with ldexp, roundings as nearbyint (to nearest, ties to even) of a double
+// that holds every float exactly.
 #include "core/float16.h"
 
 #include <algorithm>
@@ -76,8 +77,8 @@ bool rounds_right(Format format, Encode encode, float x) {
   return bits_of(value_of(format, encode(x))) == bits_of(rounded(format, double{x}));
 }
 
-// All places where rounding changes its mind: every value, every midpoint of two neighbours, and the floats beside
-// each. Then every 257th of all floats.
+// All places where rounding changes its mind: every value, every midpoint of two neighbours, and
+// the floats beside each. Then every 257th of all floats.
 template <typename Encode>
 int wrong_roundings(Format format, Encode encode) {
   int wrong = 0;

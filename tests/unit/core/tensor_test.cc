@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of data types against the block structs of ggml-common.h, summed by hand, and the arithmetic of shapes.
+// The table of data types against the block structs of ggml-common.h, summed by hand, and the
+// arithmetic of shapes.
 #include "core/tensor.h"
 
 #include <set>

@@ -112,7 +112,8 @@ TEST(input_types_of_weights) {
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, true) == DType::kQA16);
     EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, false) == DType::kQA16);
     EXPECT_EQ(kernels.linear_input_type(DType::kI8, 64, false).status().code(), Code::kUnsupported);
-    EXPECT_EQ(kernels.linear_input_type(DType::kQ4_1, 33, false).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(kernels.linear_input_type(DType::kQ4_1, 33, false).status().code(),
+              Code::kInvalidArgument);
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Damage at random places, seeded: files cut short and files with one byte changed. Whatever happens, opening either
-// succeeds, and then everything it hands out can be read, or fails with a message.
+// Damage at random places, seeded: files cut short and files with one byte changed. Whatever
+// happens, opening either succeeds, and then everything it hands out can be read, or fails with a
+// message.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -70,7 +71,8 @@ TEST(sample_with_one_byte_changed) {
   EXPECT(opened < 1800);
 }
 
-// The default model's header with a hole for its weights: 1.8 MB on disk, its full size to the reader.
+// The default model's header with a hole for its weights: 1.8 MB on disk, its full size to the
+// reader.
 class HollowModel {
  public:
   HollowModel(const std::string& source, const std::string& path) : path_(path) {
@@ -131,7 +133,8 @@ TEST(default_model_with_one_byte_changed) {
   uint64_t sink = 0;
   int opened = 0;
   for (int i = 0; i < 2000; ++i) {
-    // The header is mostly strings of the vocabulary. Half of the changes go to its ends, where keys and tensors stand.
+    // The header is mostly strings of the vocabulary. Half of the changes go to its ends, where
+    // keys and tensors stand.
     uint64_t first = 0, last = hollow.header_ - 1;
     if (i % 4 == 1) last = 2048;
     if (i % 4 == 3) first = hollow.header_ - 20000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GGUF files that are wrong, one fault each: the code, and that the message names the file, the place and the remedy.
+// GGUF files that are wrong, one fault each: the code, and that the message names the file, the
+// place and the remedy.
 #include <cstdio>
 
 #include "formats/files.h"
@@ -213,7 +214,8 @@ TEST(tensor_places) {
   EXPECT_ERROR(bare.substr(0, 24 + 9 + 4 + 8 + 4 + 8), kCorrupt, "tensor 't': needs 4 bytes");
 }
 
-// A message may travel to terminals and to Python str: whatever bytes were in the file, it is printable UTF-8.
+// A message may travel to terminals and to Python str: whatever bytes were in the file, it is
+// printable UTF-8.
 TEST(messages_do_not_carry_raw_bytes) {
   const std::string file = Writer().kv("\x1B[31m\xFF", kU8, "\1").finish();
   const Result<GgufModel> model = GgufModel::parse(bytes_of(file), "bad.gguf");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GGUF files that are right: values, conversions, tensors, against hand-computed bytes, against the independent writer
-// of gguf_writer.h, against the Python package gguf, and against what that package reads from the default model.
+// GGUF files that are right: values, conversions, tensors, against hand-computed bytes, against the
+// independent writer of gguf_writer.h, against the Python package gguf, and against what that
+// package reads from the default model.
 #include "formats/gguf.h"
 
 #include <unistd.h>

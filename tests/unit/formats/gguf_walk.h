@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads everything a GgufModel hands out, as damage tests and the fuzz target do after any successful open: a pointer
-// outside the file shows as a crash or a sanitizer report, a lookup that fails as a std::logic_error.
+// Reads everything a GgufModel hands out, as damage tests and the fuzz target do after any
+// successful open: a pointer outside the file shows as a crash or a sanitizer report, a lookup that
+// fails as a std::logic_error.
 #pragma once
 
 #include <stdexcept>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builds the bytes of a GGUF file from the specification alone, sharing nothing with the reader under test, and lets a
-// test write what no honest writer would: any count, any type number, any offset.
+// Builds the bytes of a GGUF file from the specification alone, sharing nothing with the reader
+// under test, and lets a test write what no honest writer would: any count, any type number, any
+// offset.
 #pragma once
 
 #include <cstddef>
@@ -103,7 +104,8 @@ inline std::span<const std::byte> bytes_of(const std::string& s) {
   return std::as_bytes(std::span(s.data(), s.size()));
 }
 
-// A small file with what real ones have: strings, numbers, big arrays, an f32 vector, quantised matrices.
+// A small file with what real ones have: strings, numbers, big arrays, an f32 vector, quantised
+// matrices.
 inline Writer sample() {
   Writer w;
   w.kv("general.architecture", kString, str("llama"))

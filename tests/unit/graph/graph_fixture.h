@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What graph tests share: constants without a file, a small attention block, and passes run and compared as text.
+// What graph tests share: constants without a file, a small attention block, and passes run and
+// compared as text.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +49,8 @@ inline Graph finish(Builder& builder) {
   return std::move(graph).value();
 }
 
-// The lines of nodes and outputs, after a pass whose result must verify. Inputs and constants are left out.
+// The lines of nodes and outputs, after a pass whose result must verify. Inputs and constants are
+// left out.
 inline std::string nodes_of(const Graph& graph) {
   const std::string text = to_text(graph);
   std::string out;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of passes as a whole. That results stay what they were is shown by running plans (tests/unit/plan).
+// The list of passes as a whole. That results stay what they were is shown by running plans
+// (tests/unit/plan).
 #include "graph/graph_fixture.h"
 
 using namespace graph_test;

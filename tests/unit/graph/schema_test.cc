@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inference of every operator on operands that fit and on operands that do not; then graphs that no builder would make.
+// Inference of every operator on operands that fit and on operands that do not; then graphs that no
+// builder would make.
 #include "graph/schema.h"
 
 #include "graph/graph_fixture.h"
@@ -9,7 +10,8 @@ using namespace graph_test;
 
 namespace {
 
-// One operator on operands of given types. An operand of dims that are all constant becomes a constant when asked.
+// One operator on operands of given types. An operand of dims that are all constant becomes a
+// constant when asked.
 struct Case {
   Graph graph;
   std::vector<ValueId> operands;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Expected values: numpy, float64, by the formulas of the papers (YaRN: as the authors' reference code and
-// Hugging Face's modeling_rope_utils compute them).
+// Expected values: numpy, float64, by the formulas of the papers (YaRN: as the authors' reference
+// code and Hugging Face's modeling_rope_utils compute them).
 #include "models/rope.h"
 
 #include <cmath>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tiny model of the Llama family as the bytes of a GGUF file, written from the specification: any size, any part left
-// out or changed. Weights are random and small; what they are can be asked for, so that a test can compute with them.
+// A tiny model of the Llama family as the bytes of a GGUF file, written from the specification: any
+// size, any part left out or changed. Weights are random and small; what they are can be asked for,
+// so that a test can compute with them.
 #pragma once
 
 #include <algorithm>
@@ -45,8 +46,8 @@ class TinyModel {
   // In float32, as stored: rounded to the type of the file.
   std::map<std::string, std::vector<float>> weights;
 
-  // Before bytes(): what differs from a good file. A changed key or tensor replaces the good one; an empty payload or
-  // shape leaves it out.
+  // Before bytes(): what differs from a good file. A changed key or tensor replaces the good one;
+  // an empty payload or shape leaves it out.
   struct Key {
     uint32_t type;
     std::string payload;

@@ -15,7 +15,8 @@ using namespace lmn;
 std::vector<std::byte> bytes_of(std::string_view hex) {
   const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
   std::vector<std::byte> out;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) out.push_back(static_cast<std::byte>(digit(hex[i]) * 16 + digit(hex[i + 1])));
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    out.push_back(static_cast<std::byte>(digit(hex[i]) * 16 + digit(hex[i + 1])));
   return out;
 }
 
@@ -30,9 +31,10 @@ TEST(dequantize_equals_the_gguf_package) {
     ops::dequantize(v.type, blocks.data() + 1, static_cast<int64_t>(got.size()), got.data());
     for (size_t i = 0; i < got.size(); ++i) {
       if (got[i] != want[i]) {
-        ::testing::report_failure(__FILE__, __LINE__, std::string(info(v.type).name) + " element " + std::to_string(i) +
-                                                          " is " + std::to_string(got[i]) + ", want " +
-                                                          std::to_string(want[i]));
+        ::testing::report_failure(__FILE__, __LINE__,
+                                  std::string(info(v.type).name) + " element " + std::to_string(i) +
+                                      " is " + std::to_string(got[i]) + ", want " +
+                                      std::to_string(want[i]));
         break;
       }
     }
@@ -48,7 +50,8 @@ TEST(f32_is_copied) {
 }
 
 TEST(other_types_are_not_weights) {
-  for (DType type : {DType::kI8, DType::kI32, DType::kF64, DType::kQA8, DType::kQA16, DType::kBool}) {
+  for (DType type :
+       {DType::kI8, DType::kI32, DType::kF64, DType::kQA8, DType::kQA16, DType::kBool}) {
     EXPECT(!ops::can_dequantize(type));
   }
 }

@@ -49,7 +49,8 @@ TEST(quantised_columns_are_whole_blocks) {
 TEST(attention_heads) {
   float x[512] = {};
   int32_t i[4] = {};
-  KvLayer kv{reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(x), DType::kF16, 32, 2, 64};
+  KvLayer kv{
+      reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(x), DType::kF16, 32, 2, 64};
   AttentionArgs a{1, x, 256, &kv, i, i, i, 1, x, 4, 0.125f};
   ASSERT_OK(validate(a));
   a.heads = 3;
@@ -103,17 +104,21 @@ TEST(packed_matrices) {
 
 TEST(what_can_be_packed) {
   std::byte bytes[4096] = {};
-  std::vector<TensorView> pieces = {{DType::kQ8_0, Shape{4, 64}, bytes}, {DType::kQ4_0, Shape{2, 64}, bytes}};
+  std::vector<TensorView> pieces = {{DType::kQ8_0, Shape{4, 64}, bytes},
+                                    {DType::kQ4_0, Shape{2, 64}, bytes}};
   ASSERT_OK(validate(PackRequest{pieces, DType::kQA8, false}));
   EXPECT(says(validate(PackRequest{pieces, DType::kF32, false}), Code::kInvalidArgument, "merged"));
-  EXPECT(says(validate(PackRequest{pieces, DType::kQA8, true}), Code::kInvalidArgument, "interleaved"));
+  EXPECT(says(validate(PackRequest{pieces, DType::kQA8, true}), Code::kInvalidArgument,
+              "interleaved"));
   EXPECT(says(validate(PackRequest{{}, DType::kQA8, false}), Code::kInvalidArgument, "nothing"));
   pieces[1].shape = Shape{2, 32};
-  EXPECT(says(validate(PackRequest{pieces, DType::kQA8, false}), Code::kInvalidArgument, "columns"));
+  EXPECT(
+      says(validate(PackRequest{pieces, DType::kQA8, false}), Code::kInvalidArgument, "columns"));
   pieces[1] = {DType::kI8, Shape{4, 64}, bytes};
   EXPECT(says(validate(PackRequest{pieces, DType::kQA8, false}), Code::kUnsupported, "type i8"));
   pieces = {{DType::kQ4_K, Shape{1, 128}, bytes}};
-  EXPECT(says(validate(PackRequest{pieces, DType::kQA8, false}), Code::kInvalidArgument, "multiple of 256"));
+  EXPECT(says(validate(PackRequest{pieces, DType::kQA8, false}), Code::kInvalidArgument,
+              "multiple of 256"));
 }
 
 TEST(by_operator) {
@@ -135,7 +140,8 @@ TEST(reference_by_hand) {
   EXPECT_NEAR(y[1], 3.2, 1e-6);
 
   // y = x W^T + bias + residual with W = [[1, 2], [3, 4], [5, 6]].
-  const float weights[6] = {1, 2, 3, 4, 5, 6}, input[2] = {10, 1}, bias[3] = {0.5f, 0, 0}, residual[3] = {0, 0, 100};
+  const float weights[6] = {1, 2, 3, 4, 5, 6}, input[2] = {10, 1}, bias[3] = {0.5f, 0, 0},
+              residual[3] = {0, 0, 100};
   const TensorView piece{DType::kF32, Shape{3, 2}, reinterpret_cast<const std::byte*>(weights)};
   const PackRequest request{std::span(&piece, 1), DType::kF32, false};
   Result<PackedMatrix> matrix = table.plan_pack(request);
@@ -159,7 +165,12 @@ TEST(reference_by_hand) {
     v[static_cast<size_t>(d)] = 1;
     v[static_cast<size_t>(8 + d)] = 5;
   }
-  const KvLayer kv{reinterpret_cast<std::byte*>(k.data()), reinterpret_cast<std::byte*>(v.data()), DType::kF32, 16, 1, 8};
+  const KvLayer kv{reinterpret_cast<std::byte*>(k.data()),
+                   reinterpret_cast<std::byte*>(v.data()),
+                   DType::kF32,
+                   16,
+                   1,
+                   8};
   const float q[8] = {1};
   const int32_t position = 1, zero = 0;
   float attended[8];

@@ -41,8 +41,8 @@ TEST(buffers_that_meet_at_one_stage_do_not_share) {
 }
 
 TEST(the_smallest_gap_that_fits_is_taken) {
-  // The three largest stand one behind the other; then the first of them is over, and after it the third. What follows
-  // fits both gaps and takes the smaller.
+  // The three largest stand one behind the other; then the first of them is over, and after it the
+  // third. What follows fits both gaps and takes the smaller.
   std::vector<Interval> i = {
       {1024, 0, 1, 0}, {640, 0, 9, 0}, {512, 0, 1, 0}, {320, 0, 9, 0}, {300, 5, 9, 0}};
   EXPECT_EQ(assign_offsets(i), 1024 + 640 + 512 + 320);

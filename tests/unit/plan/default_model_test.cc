@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default model through GGUF, graph, passes and plan on the reference kernels, against the golden logits
-// (float32 over the dequantised weights).
+// The default model through GGUF, graph, passes and plan on the reference kernels, against the
+// golden logits (float32 over the dequantised weights).
 #include <cmath>
 
 #include "formats/gguf.h"
@@ -48,8 +48,8 @@ Deviation compare(const float* logits, const json::Value& prompt) {
 
 }  // namespace
 
-// The inputs of all Linears have 16 bits: what is left is rounding, so that a mistake in the graph could not hide.
-// (The bounds that the project promises are 0.12 and 0.35.)
+// The inputs of all Linears have 16 bits: what is left is rounding, so that a mistake in the graph
+// could not hide. (The bounds that the project promises are 0.12 and 0.35.)
 TEST(default_model_matches_golden_logits) {
   if (testing::golden_path().empty()) testing::skip("no golden file");
   const json::Value golden = json::read_file(testing::golden_path());

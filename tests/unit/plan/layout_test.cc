@@ -229,7 +229,8 @@ TEST(a_team_does_not_wait_between_changes_of_different_columns) {
   block.attend();
   auto merged = merge_linears(finish(block.b), options());
   ASSERT_OK(merged);
-  // linear, rope_table | rope q, rope k | kv_write | attention: kv_write reads k, attention reads the cache.
+  // linear, rope_table | rope q, rope k | kv_write | attention: kv_write reads k, attention reads
+  // the cache.
   EXPECT_EQ(waits(*merged, false), std::string("2 4 5"));
 }
 
@@ -264,8 +265,8 @@ TEST(a_layer_of_llama_takes_six_barriers) {
   b.output(x, "y");
   auto graph = optimize(finish(b), options());
   ASSERT_OK(graph);
-  // The rope table of all layers, then norm, qkv | rope and write | attention | quantize, o | norm, gate and up |
-  // quantize, down | and so on.
+  // The rope table of all layers, then norm, qkv | rope and write | attention | quantize, o | norm,
+  // gate and up | quantize, down | and so on.
   EXPECT_EQ(waits(*graph, true), std::string("3 4 5 7 9 11 13 14 15 17 19 21 23 24 25 27 29"));
   // Where rows are shared out, the team also waits between quantising and multiplying.
   EXPECT_EQ(waits(*graph, false),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Llama family once more, as its papers write it: loops over vectors of double, one sequence, keys and values
-// of all positions kept in a list. It shares nothing with the library but the bytes of the model.
+// The Llama family once more, as its papers write it: loops over vectors of double, one sequence,
+// keys and values of all positions kept in a list. It shares nothing with the library but the bytes
+// of the model.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What plan tests share: a device of plain host memory with the reference kernels, a paged KV cache, and a run of one
-// sequence in chunks of any size.
+// What plan tests share: a device of plain host memory with the reference kernels, a paged KV
+// cache, and a run of one sequence in chunks of any size.
 #pragma once
 
 #include <algorithm>
@@ -95,8 +95,8 @@ inline std::unique_ptr<plan::Plan> make_plan(const graph::Graph& graph, Device& 
   return std::move(plan).value();
 }
 
-// The KV cache of one or more sequences: pages are handed out backwards, so that neighbours in a sequence are not
-// neighbours in memory.
+// The KV cache of one or more sequences: pages are handed out backwards, so that neighbours in a
+// sequence are not neighbours in memory.
 class Cache {
  public:
   static constexpr int32_t kPageTokens = 16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Building and running plans: what is refused, what is packed, who reads the file when, and that nothing points into it
-// afterwards.
+// Building and running plans: what is refused, what is packed, who reads the file when, and that
+// nothing points into it afterwards.
 #include "plan/plan.h"
 
 #include <cstring>
@@ -198,7 +198,9 @@ TEST(memory_can_be_refused_before_it_is_asked_for) {
     EXPECT_EQ(packed, plan->packed_bytes());
     EXPECT_EQ(arena, plan->arena_bytes());
   }
-  options.before_allocation = [](int64_t, int64_t) { return error(Code::kOutOfMemory, "too much"); };
+  options.before_allocation = [](int64_t, int64_t) {
+    return error(Code::kOutOfMemory, "too much");
+  };
   device.limit = 0;  // an allocation would fail with another message
   expect_error(plan::Plan::build(small_graph(&file), device, *team, options), Code::kOutOfMemory,
                "too much");

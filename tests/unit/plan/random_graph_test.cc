@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A property of layout, barriers and run loop together: random graphs, run by teams of several sizes in one arena with
-// reused and changed bytes, give what an evaluator gives that keeps every value apart.
+// A property of layout, barriers and run loop together: random graphs, run by teams of several
+// sizes in one arena with reused and changed bytes, give what an evaluator gives that keeps every
+// value apart.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -24,8 +25,8 @@ struct RandomGraph {
   std::vector<ValueId> inputs;
 };
 
-// Adds, norms, Linears with and without residual or quantised inputs, gates of views, and gathers, over whatever came
-// before; values that are read late or never, and outputs in the middle.
+// Adds, norms, Linears with and without residual or quantised inputs, gates of views, and gathers,
+// over whatever came before; values that are read late or never, and outputs in the middle.
 RandomGraph make_graph(uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.3f);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference kernels with the work shared out as real kernels do it: rows among the parts, and for Linear the output
-// columns, so that a barrier that a plan leaves out is a race that ThreadSanitizer sees and results show.
+// The reference kernels with the work shared out as real kernels do it: rows among the parts, and
+// for Linear the output columns, so that a barrier that a plan leaves out is a race that
+// ThreadSanitizer sees and results show.
 #pragma once
 
 #include <vector>

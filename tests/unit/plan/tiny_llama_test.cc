@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiny random models of the Llama family, from GGUF bytes to logits, against loops in double; with every pass left out
-// in turn; and the same bits whatever the chunks, the batch and the team.
+// Tiny random models of the Llama family, from GGUF bytes to logits, against loops in double; with
+// every pass left out in turn; and the same bits whatever the chunks, the batch and the team.
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -160,7 +160,8 @@ TEST(every_pass_keeps_results) {
       const std::string_view name = graph::passes()[i].name;
       if (name == "lower_quantize" && type == models_test::kQ8_0)
         continue;  // the one that no plan does without
-      // Where an intermediate value stays unrounded in a register, 16-bit rounding of what follows may flip.
+      // Where an intermediate value stays unrounded in a register, 16-bit rounding of what follows
+      // may flip.
       const bool exact =
           name.substr(0, 9) == "eliminate" || name == "hoist_gather" || name == "merge_linears";
       const std::vector<float> without = logits_of(run_passes(i), spec);
@@ -207,7 +208,8 @@ TEST(same_bits_whatever_else_is_in_the_batch) {
   const std::vector<int32_t> tokens = some_tokens(spec.vocab, 20);
   const std::vector<float> alone = score(*plan, *team, kPages, spec.vocab, tokens, 20);
   const size_t vocab = spec.vocab;
-  // In steps of 5 tokens, in turn before and behind those of another sequence; logits of the last token of each.
+  // In steps of 5 tokens, in turn before and behind those of another sequence; logits of the last
+  // token of each.
   Cache cache(*plan, 2 * static_cast<int32_t>(kPages));
   Sequence mine, other;
   for (size_t i = 0; i < 20; i += 5) {
