@@ -100,7 +100,7 @@ class Engine::Impl {
   KvCache kv_;
   Sampler sampler_;
   StepInputs inputs_;
-  WaitingQueue waiting_;
+  WaitingQueue<RequestCore> waiting_;
   std::vector<std::shared_ptr<RequestCore>> running_;  // in the order in which they started
   std::vector<SequenceView> views_;                    // of running_
   std::vector<Slice> step_;

@@ -17,6 +17,7 @@
 #include "core/status.h"
 #include "engine/request.h"
 #include "engine/text_buffer.h"
+#include "engine/waiting_queue.h"
 #include "memory/ledger.h"
 #include "parallel/event_count.h"
 #include "text/stop_strings.h"
@@ -33,7 +34,7 @@ struct EngineSignals {
   std::shared_ptr<memory::Ledger> ledger;
 };
 
-class RequestCore {
+class RequestCore : public WaitingNode<RequestCore> {
  public:
   struct Fixed {
     uint64_t id = 0;
@@ -96,8 +97,7 @@ class RequestCore {
     text::StopMatcher matcher;
   };
   Sequence sequence;
-  std::shared_ptr<RequestCore> self;          // the ring's reference, while in the ring
-  std::shared_ptr<RequestCore> next_waiting;  // link of WaitingQueue
+  std::shared_ptr<RequestCore> self;  // the ring's reference, while in the ring
 
  private:
   static constexpr uint64_t pack(uint32_t tokens, uint32_t text) {

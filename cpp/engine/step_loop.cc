@@ -92,7 +92,9 @@ void Engine::Impl::take_submitted() {
     request->set_state(RequestState::kWaiting);
     next_deadline_ns_ = std::min(next_deadline_ns_, request->fixed().deadline_ns);
     counters_.waiting.fetch_add(1, std::memory_order_relaxed);
-    waiting_.push(std::move(request));
+    const int level = priority_level(request->options().priority);
+    const int64_t submit_ns = request->fixed().submit_ns;
+    waiting_.push(std::move(request), level, 0, submit_ns);
   }
 }
 
@@ -120,19 +122,23 @@ void Engine::Impl::end_cancelled_and_late() {
   std::erase_if(running_, [](const auto& request) { return request->sequence.ended; });
 }
 
-// In order of priority and age. A request starts when the pages for its longest outcome are there,
+// In the order of WaitingQueue. A request starts when the pages for its longest outcome are there,
 // so nothing that runs can run out of them.
 void Engine::Impl::start_waiting() {
-  while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
-    if (reserved_pages_ + waiting_.front()->sequence.max_pages > kv_.pages().total()) return;
-    std::shared_ptr<RequestCore> request = waiting_.pop();
+  const auto may_start = [this] {
+    return !waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences);
+  };
+  if (!may_start()) return;
+  for (const int64_t now = parallel::now_ns(); may_start();) {
+    if (reserved_pages_ + waiting_.front(now)->sequence.max_pages > kv_.pages().total()) return;
+    std::shared_ptr<RequestCore> request = waiting_.pop(now);
     reserved_pages_ += request->sequence.max_pages;
     counters_.waiting.fetch_sub(1, std::memory_order_relaxed);
     counters_.running.fetch_add(1, std::memory_order_relaxed);
     // release, with the acquire in submit(): who counts this place as free also finds it free in
     // the ring.
     counters_.queued.fetch_sub(1, std::memory_order_release);
-    request->mark_started(parallel::now_ns());
+    request->mark_started(now);
     request->set_state(RequestState::kRunning);
     running_.push_back(std::move(request));
   }
