@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "capi/engine_builder.h"
 #include "capi/guard.h"
@@ -53,9 +52,7 @@ struct lmn_request {
   lmn::capi::Process process;
 
   // Of lmn_request_next, hence of one thread at a time.
-  bool ended = false;            // the last chunk was handed out
-  std::vector<int32_t> top_ids;  // [tokens, top_logprobs] of the chunk handed out last
-  std::vector<float> top_values;
+  bool ended = false;  // the last chunk was handed out
 };
 
 namespace lmn::capi {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Exports of lmnative/engine.h that take an lmn_request.
-#include <span>
-
 #include "capi/engine_handle.h"
 #include "capi/options.h"
 
@@ -27,20 +25,6 @@ uint32_t finish_reason(engine::FinishReason reason) {
       return LMN_FINISH_DEADLINE;
   }
   return LMN_FINISH_ERROR;
-}
-
-// `from` [tokens, top_logprobs] as the two arrays of the ABI, in the request's own buffers.
-void split_top(std::span<const engine::TopLogprob> from, lmn_request* request, lmn_chunk* out) {
-  if (request->top_logprobs <= 0 || from.empty()) return;
-  request->top_ids.resize(from.size());
-  request->top_values.resize(from.size());
-  for (size_t i = 0; i < from.size(); ++i) {
-    request->top_ids[i] = from[i].token_id;
-    request->top_values[i] = from[i].logprob;
-  }
-  out->top_ids = request->top_ids.data();
-  out->top_logprobs = request->top_values.data();
-  out->top_logprob_count = static_cast<uint32_t>(request->top_logprobs);
 }
 
 }  // namespace
@@ -68,7 +52,11 @@ lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk*
     out.text = news.text.empty() ? "" : news.text.data();
     out.text_bytes = news.text.size();
     if (!news.logprobs.empty()) out.logprobs = news.logprobs.data();
-    split_top(news.top_logprobs, request, &out);
+    if (!news.top_ids.empty()) {
+      out.top_ids = news.top_ids.data();
+      out.top_logprobs = news.top_logprobs.data();
+      out.top_logprob_count = static_cast<uint32_t>(request->top_logprobs);
+    }
     out.logits = news.token_ids.empty() ? nullptr : news.logits;
     request->ended = out.finish_reason != LMN_FINISH_NONE;
     write_output(out, chunk);

@@ -77,19 +77,15 @@ struct RequestOptions {
   int64_t logits_rows = 0;
 };
 
-// Without initial values: room for a whole answer is reserved at submit, and touched as it fills.
-struct TopLogprob {
-  int32_t token_id;
-  float logprob;  // natural, of the unmodified logits
-};
-
 // News of a request since the last next(). The views stay valid as long as the handle.
 struct Chunk {
   std::span<const int32_t> token_ids;
   // Whole UTF-8 characters. Lags behind token_ids while a character or a stop string may be open.
   std::string_view text;
-  std::span<const float> logprobs;                   // per token, when asked for
-  std::span<const TopLogprob> top_logprobs;          // [tokens, sampling.logprobs], likeliest first
+  std::span<const float> logprobs;  // per token, when asked for
+  // [tokens, sampling.logprobs], likeliest first; natural, of the unmodified logits.
+  std::span<const int32_t> top_ids;
+  std::span<const float> top_logprobs;
   const float* logits = nullptr;                     // [tokens, vocab_size], when asked for
   FinishReason finish_reason = FinishReason::kNone;  // set in the last chunk, and in any after it
   // With finish_reason. kStopString: index in stop. kStopToken: index in stop_token_ids.

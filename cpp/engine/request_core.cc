@@ -34,8 +34,10 @@ RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)), pid_(getpid())
   std::copy(fixed_.options.prompt.begin(), fixed_.options.prompt.end(), tokens_.get());
   if (fixed_.options.sampling.logprobs >= 0) {
     logprobs_.reset(new float[max_tokens]);
-    top_.reset(new TopLogprob[max_tokens * static_cast<size_t>(top)]);
-    bytes += max_tokens * (sizeof(float) + static_cast<size_t>(top) * sizeof(TopLogprob));
+    top_ids_.reset(new int32_t[max_tokens * static_cast<size_t>(top)]);
+    top_logprobs_.reset(new float[max_tokens * static_cast<size_t>(top)]);
+    bytes +=
+        max_tokens * (sizeof(float) + static_cast<size_t>(top) * (sizeof(int32_t) + sizeof(float)));
   }
   sequence.max_pages = static_cast<int32_t>(kv_pages(static_cast<int64_t>(total)));
   sequence.pages.reserve(static_cast<size_t>(sequence.max_pages));
@@ -106,7 +108,8 @@ void RequestCore::fill_chunk(uint64_t from, uint64_t to, Chunk* chunk) const {
   if (logprobs_ != nullptr) {
     const auto top = static_cast<size_t>(fixed_.options.sampling.logprobs);
     chunk->logprobs = {logprobs_.get() + first, count};
-    chunk->top_logprobs = {top_.get() + first * top, count * top};
+    chunk->top_ids = {top_ids_.get() + first * top, count * top};
+    chunk->top_logprobs = {top_logprobs_.get() + first * top, count * top};
   }
   if (fixed_.options.logits != nullptr && !is_score()) {
     chunk->logits = fixed_.options.logits + first * static_cast<size_t>(fixed_.vocab_size);
@@ -152,10 +155,11 @@ RequestStats RequestCore::stats() const {
 
 // --- engine side -------------------------------------------------------------------------------
 
-std::span<TopLogprob> RequestCore::next_top_logprobs() {
-  if (top_ == nullptr) return {};
+TopLogprobs RequestCore::next_top_logprobs() {
+  if (top_ids_ == nullptr) return {};
   const auto top = static_cast<size_t>(fixed_.options.sampling.logprobs);
-  return {top_.get() + static_cast<size_t>(generated_) * top, top};
+  const size_t first = static_cast<size_t>(generated_) * top;
+  return {{top_ids_.get() + first, top}, {top_logprobs_.get() + first, top}};
 }
 
 void RequestCore::append_token(int32_t token, float logprob) {

@@ -16,6 +16,7 @@
 
 #include "core/status.h"
 #include "engine/request.h"
+#include "engine/sampler.h"
 #include "engine/text_buffer.h"
 #include "engine/waiting_queue.h"
 #include "memory/ledger.h"
@@ -74,7 +75,7 @@ class RequestCore : public WaitingNode<RequestCore> {
   void mark_prefilled(int32_t tokens) { prefilled_.store(tokens, std::memory_order_relaxed); }
   // Appends a generated token with what belongs to it; visible to clients after publish().
   void append_token(int32_t token, float logprob);
-  std::span<TopLogprob> next_top_logprobs();  // room for those of the token appended next
+  TopLogprobs next_top_logprobs();  // room for those of the token appended next
   bool append_text(std::string_view piece) { return text_.append(piece); }
   void publish();
   // The last word. Publishes, and after that the engine touches nothing of this request that a
@@ -111,9 +112,10 @@ class RequestCore : public WaitingNode<RequestCore> {
   memory::LedgerEntry ledger_;
 
   // Buffers, written by the engine thread ahead of what progress_ says, never rewritten.
-  std::unique_ptr<int32_t[]> tokens_;  // [prompt_tokens + max_tokens]
-  std::unique_ptr<float[]> logprobs_;  // [max_tokens], when asked for
-  std::unique_ptr<TopLogprob[]> top_;  // [max_tokens, sampling.logprobs]
+  std::unique_ptr<int32_t[]> tokens_;   // [prompt_tokens + max_tokens]
+  std::unique_ptr<float[]> logprobs_;   // [max_tokens], when asked for
+  std::unique_ptr<int32_t[]> top_ids_;  // [max_tokens, sampling.logprobs]
+  std::unique_ptr<float[]> top_logprobs_;
   TextBuffer text_;
   int32_t generated_ = 0;  // engine thread
   // Written before state_ becomes terminal (release), read after it was seen terminal (acquire).

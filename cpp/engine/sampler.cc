@@ -34,7 +34,7 @@ Sampler::Sampler(int32_t vocab_size, memory::Ledger& ledger) {
 }
 
 Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input,
-                                std::span<TopLogprob> top) {
+                                const TopLogprobs& top) {
   Choice choice;
   choice.non_finite = first_non_finite(input.logits);
   if (choice.non_finite >= 0) return choice;
@@ -175,20 +175,23 @@ int32_t Sampler::draw_from_all(std::span<const float> row, float max, float temp
 }
 
 void Sampler::fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
-                            std::span<TopLogprob> top) {
+                            const TopLogprobs& top) {
   const double log_sum = std::log(sum_weights(input.logits, max, 1));
   const auto logprob_of = [&](float logit) {
     return static_cast<float>((static_cast<double>(logit) - max) - log_sum);
   };
   *logprob = logprob_of(input.logits[static_cast<size_t>(token_id)]);
-  if (top.empty()) return;
-  const auto n = std::min<size_t>(top.size(), input.logits.size());
+  if (top.token_ids.empty()) return;
+  const auto n = std::min<size_t>(top.token_ids.size(), input.logits.size());
   const Candidate last =
       kth_likeliest(input.logits, block_max_, static_cast<int32_t>(n), candidates_, float_scratch_);
   candidates_.clear();
   gather(input.logits, block_max_, last, candidates_);
   std::sort(candidates_.begin(), candidates_.end(), likelier);
-  for (size_t i = 0; i < n; ++i) top[i] = {candidates_[i].id, logprob_of(candidates_[i].logit)};
+  for (size_t i = 0; i < n; ++i) {
+    top.token_ids[i] = candidates_[i].id;
+    top.logprobs[i] = logprob_of(candidates_[i].logit);
+  }
 }
 
 }  // namespace lmn::engine

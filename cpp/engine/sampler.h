@@ -26,11 +26,16 @@
 #include <vector>
 
 #include "engine/logits_row.h"
-#include "engine/request.h"
 #include "engine/sampling_params.h"
 #include "memory/ledger.h"
 
 namespace lmn::engine {
+
+// Room for the likeliest tokens of one row, [params.logprobs] each; filled likeliest first.
+struct TopLogprobs {
+  std::span<int32_t> token_ids;
+  std::span<float> logprobs;
+};
 
 class Sampler {
  public:
@@ -47,14 +52,14 @@ class Sampler {
     int32_t non_finite = -1;  // index of a NaN or infinity in the logits: nothing was chosen
     float logprob = 0;        // when params.logprobs >= 0
   };
-  // Fills `top` [params.logprobs], likeliest first, when params.logprobs > 0.
-  Choice choose(const SamplingParams& params, const Input& input, std::span<TopLogprob> top);
+  // Fills `top` when params.logprobs > 0.
+  Choice choose(const SamplingParams& params, const Input& input, const TopLogprobs& top);
 
  private:
   std::span<const float> adjusted(const SamplingParams& params, const Input& input);
   void penalize(const SamplingParams& params, const Input& input);
   void fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
-                     std::span<TopLogprob> top);
+                     const TopLogprobs& top);
   int32_t draw(const SamplingParams& params, std::span<const float> row, float max, double u);
   int32_t draw_from_all(std::span<const float> row, float max, float temperature, double u);
   // The last token top_k and top_p keep.

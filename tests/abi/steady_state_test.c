@@ -2,6 +2,8 @@
  *
  * Generating a token allocates nothing, on no thread, from the step loop to the caller's
  * lmn_request_next: this program's malloc family counts while the default model decodes 200 tokens.
+ * The caller reads every token as it comes for half of them, then lags behind and takes the rest in
+ * one chunk.
  * Exit code 77: skipped, with the reason. */
 #include <lmnative/lmnative.h>
 #include <stdatomic.h>
@@ -48,7 +50,7 @@ int posix_memalign(void **out, size_t alignment, size_t size) {
 }
 #pragma GCC visibility pop
 
-enum { kWarmUp = 20, kTokens = 220 };
+enum { kWarmUp = 20, kLag = 120, kTokens = 220 };
 
 static int fail(const char *what, lmn_error *error) {
   fprintf(stderr, "steady_state: %s: %s\n", what, error ? lmn_error_message(error) : "");
@@ -96,6 +98,8 @@ int main(void) {
     tokens += chunk.token_count;
     if (before < 0 && tokens >= kWarmUp) before = atomic_load(&allocations);
     if (chunk.finish_reason != LMN_FINISH_NONE) break;
+    if (tokens >= kLag && lmn_request_wait(request, -1, &error) != LMN_OK)
+      return fail("wait", error);
   }
   const long counted = atomic_load(&allocations) - before;
   printf("%ld allocations in %llu tokens\n", counted, (unsigned long long)tokens - kWarmUp);

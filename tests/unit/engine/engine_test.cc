@@ -190,16 +190,17 @@ TEST(logprobs_are_delivered_with_their_tokens) {
     Chunk chunk;
     ASSERT_OK(request->next(20'000'000'000, &chunk));
     ASSERT(chunk.logprobs.size() == chunk.token_ids.size() &&
-           chunk.top_logprobs.size() == 3 * chunk.token_ids.size());
+           chunk.top_ids.size() == 3 * chunk.token_ids.size() &&
+           chunk.top_logprobs.size() == chunk.top_ids.size());
     for (size_t i = 0; i < chunk.token_ids.size(); ++i) {
       const auto row = reference_logits(sequence);
       double sum = 0;
       for (const float x : row) sum += std::exp(double(x));
       const double want = row[size_t(chunk.token_ids[i])] - std::log(sum);
       EXPECT_NEAR(chunk.logprobs[i], want, 1e-5);
-      EXPECT_EQ(chunk.top_logprobs[3 * i].token_id, chunk.token_ids[i]);  // greedy: the likeliest
-      EXPECT_NEAR(chunk.top_logprobs[3 * i].logprob, want, 1e-5);
-      EXPECT(chunk.top_logprobs[3 * i + 2].logprob <= chunk.top_logprobs[3 * i + 1].logprob);
+      EXPECT_EQ(chunk.top_ids[3 * i], chunk.token_ids[i]);  // greedy: the likeliest
+      EXPECT_NEAR(chunk.top_logprobs[3 * i], want, 1e-5);
+      EXPECT(chunk.top_logprobs[3 * i + 2] <= chunk.top_logprobs[3 * i + 1]);
       sequence.push_back(chunk.token_ids[i]);
     }
     if (chunk.finish_reason != FinishReason::kNone) break;
@@ -218,8 +219,6 @@ TEST(the_room_for_an_answer_is_what_context_and_cache_hold) {
   const auto prompt = some_prompt(4, 28);
   const auto request = must_submit(*engine.engine, greedy(prompt, 0));
   EXPECT_EQ(collect(*request).tokens.size(), size_t{100});
-  // Room is reserved at submit and touched as it fills: nothing may write to it before.
-  static_assert(std::is_trivially_default_constructible_v<TopLogprob>);
 }
 
 TEST(bad_requests_are_refused_with_their_figures) {

@@ -31,15 +31,18 @@ class Bench {
   // tokens.
   Sampler::Choice choose(const SamplingParams& params, const std::vector<float>& row, uint64_t seed,
                          const std::vector<int32_t>& tokens = {}, int32_t prompt = 0) {
-    top_.assign(size_t(std::max(params.logprobs, 0)), {});
-    return sampler_.choose(params, {row, tokens, prompt, seed}, top_);
+    top_ids_.assign(size_t(std::max(params.logprobs, 0)), {});
+    top_logprobs_.assign(top_ids_.size(), {});
+    return sampler_.choose(params, {row, tokens, prompt, seed}, {top_ids_, top_logprobs_});
   }
-  const std::vector<TopLogprob>& top() const { return top_; }
+  const std::vector<int32_t>& top_ids() const { return top_ids_; }
+  const std::vector<float>& top_logprobs() const { return top_logprobs_; }
 
  private:
   memory::Ledger ledger_;
   Sampler sampler_;
-  std::vector<TopLogprob> top_;
+  std::vector<int32_t> top_ids_;
+  std::vector<float> top_logprobs_;
 };
 
 // Known answers of Random123 (kat_vectors, "philox4x32 10").
@@ -292,16 +295,15 @@ TEST(logprobs_are_the_models_own) {
     std::stable_sort(order.begin(), order.end(),
                      [&](int32_t a, int32_t b) { return row[size_t(a)] > row[size_t(b)]; });
     for (size_t i = 0; i < 20; ++i) {
-      EXPECT_EQ(bench.top()[i].token_id, order[i]);
-      EXPECT_NEAR(bench.top()[i].logprob, row[size_t(order[i])] - std::log(sum), 2e-6);
+      EXPECT_EQ(bench.top_ids()[i], order[i]);
+      EXPECT_NEAR(bench.top_logprobs()[i], row[size_t(order[i])] - std::log(sum), 2e-6);
     }
   }
   SamplingParams all;  // as many as there are tokens
   all.logprobs = 3;
   Bench small(3);
   EXPECT_EQ(small.choose(all, {1, 3, 2}, 0).non_finite, -1);
-  EXPECT((small.top()[0].token_id == 1 && small.top()[1].token_id == 2 &&
-          small.top()[2].token_id == 0));
+  EXPECT((small.top_ids()[0] == 1 && small.top_ids()[1] == 2 && small.top_ids()[2] == 0));
 }
 
 TEST(extreme_temperatures) {
