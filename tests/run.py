@@ -160,7 +160,9 @@ def stage_asan(log: Log) -> Result:
 
 def stage_tsan(log: Log) -> Result:
     """What has threads, under ThreadSanitizer."""
-    return sanitized(log, "tsan", "thread", "parallel_tests engine_tests", "^unit_(parallel|engine)$")
+    return sanitized(
+        log, "tsan", "thread", "memory_tests parallel_tests engine_tests", "^unit_(memory|parallel|engine)$"
+    )
 
 
 def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -> Result:

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "core/status.h"
 
@@ -23,6 +24,11 @@ class OsBlock {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }  // as asked for, rounded up to pages
+  // The pages without the object, which is empty then: whoever takes them unmaps them.
+  std::byte* detach() {
+    size_ = 0;
+    return std::exchange(data_, nullptr);
+  }
 
  private:
   std::byte* data_ = nullptr;
