@@ -85,6 +85,18 @@ Result<std::shared_ptr<std::byte>> allocate_zeroed(size_t bytes, const char* pur
       data, [](std::byte* p) { ::operator delete (p, std::align_val_t{kAlignment}); });
 }
 
+Result<TensorArguments> check_tensor(int32_t dtype_code, int32_t dtype_bits, int32_t ndim,
+                                     const int64_t* shape) {
+  if (ndim < 1 || ndim > kMaxDims) {
+    return error(Code::kInvalidArgument, "ndim is %d; it is 1 to %d", ndim, kMaxDims);
+  }
+  const std::span<const int64_t> sizes(shape, static_cast<size_t>(ndim));
+  TensorArguments out;
+  LMN_ASSIGN_OR_RETURN(out.bytes, tensor_bytes(dtype_code, dtype_bits, sizes));
+  out.spec = {{static_cast<uint8_t>(dtype_code), static_cast<uint8_t>(dtype_bits), 1}, sizes};
+  return out;
+}
+
 DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data,
                                       std::shared_ptr<const void> owner) {
   auto tensor = std::make_unique<OwnedTensor>();
@@ -176,15 +188,11 @@ lmn_status lmn_tensor_create(int32_t dtype_code, int32_t dtype_bits, int32_t ndi
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(shape);
     LMN_REQUIRE_ONE(tensor);
-    if (ndim < 1 || ndim > kMaxDims) {
-      return error(Code::kInvalidArgument, "ndim is %d; it is 1 to %d", ndim, kMaxDims);
-    }
-    const std::span<const int64_t> sizes(shape, static_cast<size_t>(ndim));
-    LMN_ASSIGN_OR_RETURN(const size_t bytes, tensor_bytes(dtype_code, dtype_bits, sizes));
-    LMN_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, allocate_zeroed(bytes, "tensor"));
+    LMN_ASSIGN_OR_RETURN(const TensorArguments given,
+                         check_tensor(dtype_code, dtype_bits, ndim, shape));
+    LMN_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, allocate_zeroed(given.bytes, "tensor"));
     std::byte* data = memory.get();
-    const DLDataType dtype{static_cast<uint8_t>(dtype_code), static_cast<uint8_t>(dtype_bits), 1};
-    *tensor = make_tensor({dtype, sizes}, data, std::move(memory));
+    *tensor = make_tensor(given.spec, data, std::move(memory));
     return {};
   });
 }

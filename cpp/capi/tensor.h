@@ -25,6 +25,14 @@ struct TensorSpec {
   std::span<const int64_t> shape;  // 1 to 8 sizes; compact row-major
   bool read_only = false;
 };
+// What the caller of lmn_tensor_create asks for, checked: INVALID_ARGUMENT names what is wrong.
+// `spec` points to the caller's shape.
+struct TensorArguments {
+  TensorSpec spec;
+  size_t bytes = 0;
+};
+Result<TensorArguments> check_tensor(int32_t dtype_code, int32_t dtype_bits, int32_t ndim,
+                                     const int64_t* shape);
 // A tensor over `data`, which `owner` keeps alive. The caller of the ABI gets it and calls its
 // deleter.
 DLManagedTensorVersioned* make_tensor(const TensorSpec& spec, void* data,

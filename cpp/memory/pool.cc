@@ -130,7 +130,10 @@ void Pool::add_held(size_t more) {
 Span* Pool::create_span(int size_class, size_t pages) {
   if (!may_hold(pages * kPageBytes)) return nullptr;
   Result<std::byte*> base = heap_.allocate(pages);
-  if (!base.ok()) return nullptr;
+  if (!base.ok()) {
+    refusal_ = std::move(base).status();
+    return nullptr;
+  }
   Span* span = Span::create(*base, size_class, pages, debugger_.on());
   if (span == nullptr || !map_.set(*base, pages, span)) {
     if (span != nullptr) Span::destroy(span);
@@ -251,7 +254,10 @@ std::byte* Pool::allocate_large(size_t bytes) {
     make_room(find_thread_cache(number_));
     span = large_.allocate(rounded);
   }
-  if (!span.ok()) return nullptr;
+  if (!span.ok()) {
+    refusal_ = std::move(span).status();
+    return nullptr;
+  }
   if (!kept) add_held(rounded);
   // Never a cache of a thread that has one: frees take the slow path.
   (*span)->owner.store(&central_, std::memory_order_release);
@@ -286,8 +292,8 @@ Result<std::byte*> Pool::allocate(size_t bytes) {
                  bytes, held_, options_.limit_bytes);
   }
   return error(Code::kOutOfMemory,
-               "memory pool: the source \"%s\" refused %zu bytes; the pool holds %zu",
-               source_->name(), bytes, held_);
+               "memory pool: %zu bytes of %s memory were refused; the pool holds %zu: %s", bytes,
+               source_->name(), held_, std::string(refusal_.message()).c_str());
 }
 
 std::byte* Pool::try_allocate_aligned(size_t bytes, size_t alignment) noexcept {
@@ -302,7 +308,12 @@ std::byte* Pool::try_allocate_aligned(size_t bytes, size_t alignment) noexcept {
 
 // Freeing --------------------------------------------------------------------------------------
 
-Fault Pool::free_slow(void* data, Span* span, uint32_t index) {
+Fault Pool::free_slow(void* data) noexcept {
+  Span* span = map_.find(data);
+  if (span == nullptr) return data == nullptr ? Fault::kNone : Fault::kForeign;
+  const auto offset = static_cast<size_t>(static_cast<std::byte*>(data) - span->base);
+  const auto index = static_cast<uint32_t>(offset / span->size);
+  if (index * span->size != offset || index >= span->capacity) return Fault::kInterior;
   if (span->size_class == kLargeClass) return free_large(span);
   if (!debugger_.on()) {
     const uint16_t link = span->links()[index].load(std::memory_order_relaxed);
@@ -339,12 +350,10 @@ Fault Pool::free_large(Span* span) {
   return fault;
 }
 
-// An empty span that the calling thread's cache has just let go of.
-void Pool::give_back(Span* span) {
-  if (is_inherited()) {
-    find_thread_cache(number_)->insert(span);
-    return;
-  }
+// The calling thread's cache, after a free into a span that had nothing free, or has nothing used.
+void Pool::settle(ThreadCache& cache, Span* span) noexcept {
+  if (!cache.settle(span)) return;
+  if (is_inherited()) return cache.insert(span);
   const std::lock_guard hold(lock_);
   destroy_span(span);
 }

@@ -108,10 +108,14 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // Memory for `bytes` (0: as 1), not initialised. nullptr when the source or the limit refuses.
   std::byte* try_allocate(size_t bytes) noexcept;
-  // The same; the error names the size, what is held and the limit.
+  // The same; the error names the size, what is held, and the limit or the source's reason.
   Result<std::byte*> allocate(size_t bytes);
   // `alignment`: a power of two up to 64 KiB. nullptr as above, and for other alignments.
   std::byte* try_allocate_aligned(size_t bytes, size_t alignment) noexcept;
+
+  // As try_allocate, but nullptr as well when the thread's cache has nothing at hand: never throws,
+  // waits or calls anybody.
+  std::byte* try_allocate_fast(size_t bytes) noexcept;
 
   // Takes back what this pool gave out; nullptr is a no-op. INVALID_ARGUMENT for anything else, and
   // for what has been freed; in debug tiers CORRUPT when bytes behind it were written (it is
@@ -124,6 +128,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   }
   // Without a message.
   Fault try_free(void* data) noexcept;
+  // Takes it back if the calling thread's cache owns it; false leaves everything as it was. It may
+  // take the lock, when a span became empty.
+  bool try_free_fast(void* data) noexcept;
   // What an allocation got; 0 for an address that is not a live object's.
   size_t usable_bytes(const void* data) const;
 
@@ -152,9 +159,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   std::byte* allocate_slow(size_t bytes) noexcept;
   std::byte* allocate_large(size_t bytes);
-  Fault free_slow(void* data, Span* span, uint32_t index);
+  Fault free_slow(void* data) noexcept;
   Fault free_large(Span* span);
-  void give_back(Span* span);
+  void settle(ThreadCache& cache, Span* span) noexcept;
   Status describe(Fault fault, const void* data);
 
   // With lock_ held.
@@ -189,38 +196,42 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::vector<std::unique_ptr<ThreadCache>> caches_;  // all; a stale owner may point to any
   std::vector<ThreadCache*> idle_;                    // without a thread; capacity for all
   Debugger debugger_;
+  Status refusal_;  // the source's last
 };
 
-inline std::byte* Pool::try_allocate(size_t bytes) noexcept {
+inline std::byte* Pool::try_allocate_fast(size_t bytes) noexcept {
   ThreadCache* cache = find_thread_cache(number_);
-  if (cache != nullptr && bytes - 1 < kLargestClass) [[likely]] {  // 0 wraps
-    Bin& bin = cache->bins[static_cast<size_t>(class_of(bytes))];
-    Span* span = bin.current;
-    if (span->head != kNoObject) [[likely]] {
-      std::byte* data = cache->take(bin, span, bytes);
-      unpoison(data, bytes);
-      return data;
-    }
-  }
-  return allocate_slow(bytes);
+  if (cache == nullptr || bytes - 1 >= kLargestClass) [[unlikely]]
+    return nullptr;  // 0 wraps
+  Bin& bin = cache->bins[static_cast<size_t>(class_of(bytes))];
+  Span* span = bin.current;
+  if (span->head == kNoObject) [[unlikely]]
+    return nullptr;
+  std::byte* data = cache->take(bin, span, bytes);
+  unpoison(data, bytes);
+  return data;
 }
 
-inline Fault Pool::try_free(void* data) noexcept {
+inline std::byte* Pool::try_allocate(size_t bytes) noexcept {
+  std::byte* data = try_allocate_fast(bytes);
+  return data != nullptr ? data : allocate_slow(bytes);
+}
+
+inline bool Pool::try_free_fast(void* data) noexcept {
   Span* span = map_.find(data);
   if (span == nullptr) [[unlikely]]
-    return data == nullptr ? Fault::kNone : Fault::kForeign;
+    return false;
   const auto offset = static_cast<size_t>(static_cast<std::byte*>(data) - span->base);
   const auto index =
       static_cast<uint32_t>(offset / kAlignment * span->reciprocal >> kReciprocalShift);
-  if (index * span->size != offset || index >= span->capacity) [[unlikely]]
-    return Fault::kInterior;
   ThreadCache* cache = find_thread_cache(number_);
-  if (span->owner.load(std::memory_order_acquire) != cache) [[unlikely]] {
-    return free_slow(data, span, index);
+  if (index * span->size != offset || index >= span->capacity ||
+      span->owner.load(std::memory_order_acquire) != cache) [[unlikely]] {
+    return false;
   }
   std::atomic<uint16_t>& link = span->links()[index];
   if (link.load(std::memory_order_relaxed) != kAllocated) [[unlikely]]
-    return Fault::kDoubleFree;
+    return false;
   poison(data, span->size);
   const uint16_t head = span->head;
   link.store(head, std::memory_order_relaxed);
@@ -228,9 +239,13 @@ inline Fault Pool::try_free(void* data) noexcept {
   span->add_used(0U - 1);
   const bool first = head == kNoObject, last = span->used.load(std::memory_order_relaxed) == 0;
   if (first || last) [[unlikely]] {
-    if (span->state != SpanState::kCurrent && cache->settle(span)) give_back(span);
+    if (span->state != SpanState::kCurrent) settle(*cache, span);
   }
-  return Fault::kNone;
+  return true;
+}
+
+inline Fault Pool::try_free(void* data) noexcept {
+  return try_free_fast(data) ? Fault::kNone : free_slow(data);
 }
 
 }  // namespace lmn::memory

@@ -2,7 +2,7 @@
 #include "memory/pool_debug.h"
 
 #include <algorithm>
-#include <cstring>
+#include <new>
 
 #include "memory/poison.h"
 
@@ -92,11 +92,18 @@ Fault Debugger::freed(Span* span, uint32_t index) {
 }
 
 bool Debugger::quarantine(Entry entry, Entry* leaving) {
-  if (tier_ != DebugTier::kFull) {
+  bool queued = false;
+  if (tier_ == DebugTier::kFull) {
+    try {
+      queue_.push_back(entry);
+      queued = true;
+    } catch (const std::bad_alloc&) {  // no room to wait
+    }
+  }
+  if (!queued) {
     *leaving = entry;
     return true;
   }
-  queue_.push_back(entry);
   return queue_.size() > kQuarantine && leave_quarantine(leaving);
 }
 

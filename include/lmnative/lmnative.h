@@ -9,6 +9,7 @@
 #include "lmnative/common.h"
 #include "lmnative/engine.h"
 #include "lmnative/model.h"
+#include "lmnative/pool.h"
 #include "lmnative/tensor.h"
 #include "lmnative/tokenizer.h"
 #include "lmnative/version.h"

@@ -188,6 +188,70 @@ class Tensor {
   detail::Handle<DLManagedTensorVersioned, lmn_tensor_destroy> handle_;
 };
 
+struct PoolOptions {
+  uint32_t debug = LMN_POOL_DEBUG_OFF;
+  uint64_t block_bytes = 0;  // 0: 256 MiB, or less where little memory is available
+  uint64_t limit_bytes = 0;  // 0: none
+  uint64_t keep_bytes = 0;   // 0: block_bytes; UINT64_MAX: none
+};
+
+// A memory pool. Any number of threads may use one; memory may be freed by any of them.
+class Pool {
+ public:
+  explicit Pool(const PoolOptions& options = {}) {
+    auto given = detail::sized<lmn_pool_options>();
+    given.debug = options.debug;
+    given.block_bytes = options.block_bytes;
+    given.limit_bytes = options.limit_bytes;
+    given.keep_bytes = options.keep_bytes;
+    lmn_pool* raw = nullptr;
+    detail::invoke([&](lmn_error** err) { return lmn_pool_create(&given, &raw, err); });
+    handle_.reset(raw);
+  }
+
+  // Not initialised, 64-byte aligned; it goes with the pool unless it is freed before.
+  void* alloc(uint64_t bytes) {
+    void* data = nullptr;
+    detail::invoke([&](lmn_error** err) { return lmn_pool_alloc(get(), bytes, &data, err); });
+    return data;
+  }
+  void free(void* data) {
+    detail::invoke([&](lmn_error** err) { return lmn_pool_free(get(), data, err); });
+  }
+  // Compact, on the CPU, not initialised; outlives the pool.
+  Tensor tensor(DLDataTypeCode code, int32_t bits, std::span<const int64_t> shape) {
+    DLManagedTensorVersioned* raw = nullptr;
+    detail::invoke([&](lmn_error** err) {
+      return lmn_pool_tensor_create(get(), static_cast<int32_t>(code), bits,
+                                    static_cast<int32_t>(shape.size()), shape.data(), &raw, err);
+    });
+    return Tensor(raw);
+  }
+  Tensor tensor(DLDataTypeCode code, int32_t bits, std::initializer_list<int64_t> shape) {
+    return tensor(code, bits, std::span<const int64_t>(shape.begin(), shape.size()));
+  }
+  // Gives back to the system what no allocation uses; returns its bytes.
+  uint64_t trim() {
+    uint64_t released = 0;
+    detail::invoke([&](lmn_error** err) { return lmn_pool_trim(get(), &released, err); });
+    return released;
+  }
+  lmn_pool_stats stats() const {
+    auto out = detail::sized<lmn_pool_stats>();
+    detail::invoke([&](lmn_error** err) { return lmn_pool_stats_get(get(), &out, err); });
+    return out;
+  }
+  // Throws the first fault; no other thread may be in the pool.
+  void check() const {
+    detail::invoke([&](lmn_error** err) { return lmn_pool_check(get(), err); });
+  }
+
+  lmn_pool* get() const { return handle_.get(); }
+
+ private:
+  detail::Handle<lmn_pool, lmn_pool_destroy> handle_;
+};
+
 struct ModelOptions {
   uint32_t read_mode = LMN_READ_MAP;
   Progress progress{};

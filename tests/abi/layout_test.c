@@ -176,6 +176,28 @@ FIELD(lmn_tensor_info, offset, 72, 8);
 FIELD(lmn_tensor_info, file_index, 80, 4);
 FIELD(lmn_tensor_info, supported, 84, 4);
 
+SIZE(lmn_pool_options, 32);
+FIELD(lmn_pool_options, struct_size, 0, 4);
+FIELD(lmn_pool_options, debug, 4, 4);
+FIELD(lmn_pool_options, block_bytes, 8, 8);
+FIELD(lmn_pool_options, limit_bytes, 16, 8);
+FIELD(lmn_pool_options, keep_bytes, 24, 8);
+
+SIZE(lmn_pool_stats, 96);
+FIELD(lmn_pool_stats, struct_size, 0, 4);
+FIELD(lmn_pool_stats, reserved, 4, 4);
+FIELD(lmn_pool_stats, reserved_bytes, 8, 8);
+FIELD(lmn_pool_stats, held_bytes, 16, 8);
+FIELD(lmn_pool_stats, held_peak_bytes, 24, 8);
+FIELD(lmn_pool_stats, in_use_bytes, 32, 8);
+FIELD(lmn_pool_stats, large_in_use_bytes, 40, 8);
+FIELD(lmn_pool_stats, large_kept_bytes, 48, 8);
+FIELD(lmn_pool_stats, live_count, 56, 8);
+FIELD(lmn_pool_stats, allocation_count, 64, 8);
+FIELD(lmn_pool_stats, requested_bytes, 72, 8);
+FIELD(lmn_pool_stats, granted_bytes, 80, 8);
+FIELD(lmn_pool_stats, promoted_size_count, 88, 8);
+
 SIZE(lmn_tokenizer_info, 56);
 FIELD(lmn_tokenizer_info, struct_size, 0, 4);
 FIELD(lmn_tokenizer_info, vocab_size, 4, 4);
@@ -265,6 +287,9 @@ VALUE(LMN_VALUE_FLOAT, 3);
 VALUE(LMN_VALUE_BOOL, 4);
 VALUE(LMN_VALUE_STRING, 5);
 VALUE(LMN_VALUE_ARRAY, 6);
+VALUE(LMN_POOL_DEBUG_OFF, 0);
+VALUE(LMN_POOL_DEBUG_CHECKS, 1);
+VALUE(LMN_POOL_DEBUG_FULL, 2);
 VALUE(LMN_TOKEN_NORMAL, 1);
 VALUE(LMN_TOKEN_UNKNOWN, 2);
 VALUE(LMN_TOKEN_CONTROL, 3);

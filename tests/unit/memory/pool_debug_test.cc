@@ -18,7 +18,7 @@ bool has(const Status& status, Code code, const std::string& word) {
 }
 
 // A write that a caller must not do: AddressSanitizer would stop the test.
-[[gnu::no_sanitize("address")]] void write_wrongly(std::byte* at, std::byte value) {
+[[gnu::no_sanitize_address]] void write_wrongly(std::byte* at, std::byte value) {
   *static_cast<volatile std::byte*>(at) = value;
 }
 
