@@ -15,3 +15,10 @@ foreach(room IN LISTS lmn_rooms)
   list(APPEND lmn_test_executables ${name})
 endforeach()
 add_custom_target(unit_tests DEPENDS ${lmn_test_executables})
+
+# sampler_bench: what choosing a token costs.
+if(TARGET lmn_engine)
+  add_executable(sampler_bench EXCLUDE_FROM_ALL bench/micro/sampler.cc)
+  target_include_directories(sampler_bench PRIVATE cpp)
+  target_link_libraries(sampler_bench PRIVATE ${lmn_objects} lmn_flags Threads::Threads)
+endif()

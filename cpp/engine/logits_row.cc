@@ -4,187 +4,38 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <functional>
-#include <limits>
 
 namespace lmn::engine {
 namespace {
 
-// Vectors of the baseline instruction set (SSE2, NEON), by the compilers' vector extension: the
-// same operations lane by lane on every machine, so the results are the same too.
-using Floats = float __attribute__((vector_size(16)));
-using Ints = int32_t __attribute__((vector_size(16)));
-constexpr int kLanes = 4;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Floats load(const float* from) {
-  Floats value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
+// Floats in the order of integers.
+int64_t key_of(float x) {
+  const auto bits = std::bit_cast<int32_t>(x);
+  return bits ^ ((bits >> 31) & 0x7FFFFFFF);
 }
-Floats all(float value) { return Floats{value, value, value, value}; }
-Ints as_ints(Floats value) { return std::bit_cast<Ints>(value); }
-Floats as_floats(Ints value) { return std::bit_cast<Floats>(value); }
-Floats larger(Floats a, Floats b) { return a > b ? a : b; }
-
-// exp(x) for x <= 0: x = n ln2 + r with |r| <= ln2 / 2, exp(r) by its Taylor series to r^7 (the
-// rest is below 6e-9, an eighth of a float's last place), times 2^n by its exponent bits.
-constexpr float kLowest = -87.0F;  // exp(-87) = 1.6e-38 is still a normal float
-constexpr float kLog2e = 1.44269504F;
-constexpr float kLn2High = 0.693359375F;  // nine bits: n * kLn2High is exact
-constexpr float kLn2Low = -2.12194440e-4F;
-constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the low bits
-constexpr float kTaylor[] = {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24,
-                             1.0F / 6,    0.5F,       1.0F,       1.0F};
-
-Floats exp_weights(Floats x) {
-  const Floats inside = x > all(kLowest) ? x : all(kLowest);
-  const Floats rounded = inside * all(kLog2e) + all(kRound);
-  const Floats n = rounded - all(kRound);
-  const Floats r = (inside - n * all(kLn2High)) - n * all(kLn2Low);
-  Floats y = all(kTaylor[0]);
-  for (int i = 1; i < 8; ++i) y = y * r + all(kTaylor[i]);
-  const Ints exponent = (as_ints(rounded) - as_ints(all(kRound)) + 127) << 23;
-  const Floats result = y * as_floats(exponent);
-  return x > all(kLowest) ? result : all(0.0F);
+float from_key(int64_t key) {
+  const auto bits = static_cast<int32_t>(key);
+  return std::bit_cast<float>(bits ^ ((bits >> 31) & 0x7FFFFFFF));
 }
 
-// Weights of up to kRowBlock values.
-struct BlockWeights {
-  alignas(16) float w[kRowBlock];
-};
-void block_weights(const float* row, int count, float max, float temperature, BlockWeights& out) {
-  int i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Floats w = exp_weights((load(row + i) - all(max)) / all(temperature));
-    std::memcpy(out.w + i, &w, sizeof(w));
-  }
-  for (; i < count; ++i) out.w[i] = exp_weight((row[i] - max) / temperature);
-}
-
-int block_count(std::span<const float> row, size_t block) {
-  return static_cast<int>(std::min<size_t>(kRowBlock, row.size() - block * kRowBlock));
-}
-
-}  // namespace
-
-float exp_weight(float x) { return exp_weights(all(x))[0]; }
-
-int32_t first_non_finite(std::span<const float> row) {
-  constexpr int32_t kExponent = 0x7F800000;
-  const auto bad = [](float x) { return (std::bit_cast<int32_t>(x) & kExponent) == kExponent; };
-  Ints any{};
-  size_t i = 0;
-  const Ints exponent = {kExponent, kExponent, kExponent, kExponent};
-  for (; i + kLanes <= row.size(); i += kLanes)
-    any |= (as_ints(load(&row[i])) & exponent) == exponent;
-  const bool in_tail = std::any_of(row.begin() + static_cast<ptrdiff_t>(i), row.end(), bad);
-  if ((any[0] | any[1] | any[2] | any[3]) == 0 && !in_tail) return -1;
-  return static_cast<int32_t>(std::find_if(row.begin(), row.end(), bad) - row.begin());
-}
-
-float block_maxima(std::span<const float> row, std::span<float> block_max) {
-  float max = -std::numeric_limits<float>::infinity();
-  for (size_t block = 0; block < block_max.size(); ++block) {
-    const float* x = row.data() + block * kRowBlock;
-    const int count = block_count(row, block);
-    Floats lanes = all(-std::numeric_limits<float>::infinity());
-    int i = 0;
-    for (; i + kLanes <= count; i += kLanes) lanes = larger(load(x + i), lanes);
-    float best = std::max(std::max(lanes[0], lanes[1]), std::max(lanes[2], lanes[3]));
-    for (; i < count; ++i) best = std::max(best, x[i]);
-    block_max[block] = best;
-    max = std::max(max, best);
-  }
-  return max;
-}
-
-int32_t index_of(std::span<const float> row, std::span<const float> block_max, float value) {
-  size_t block = 0;
-  while (block_max[block] != value) ++block;
-  size_t i = block * kRowBlock;
-  while (row[i] != value) ++i;
-  return static_cast<int32_t>(i);
-}
-
-double sum_weights(std::span<const float> row, float max, float temperature,
-                   std::span<double> block_sum) {
-  double total = 0;
-  BlockWeights weights;
-  const auto blocks = static_cast<size_t>(row_blocks(static_cast<int32_t>(row.size())));
-  for (size_t block = 0; block < blocks; ++block) {
-    const int count = block_count(row, block);
-    block_weights(row.data() + block * kRowBlock, count, max, temperature, weights);
-    Floats lanes{};
-    int i = 0;
-    for (; i + kLanes <= count; i += kLanes) lanes += load(weights.w + i);
-    double sum =
-        (static_cast<double>(lanes[0]) + lanes[1]) + (static_cast<double>(lanes[2]) + lanes[3]);
-    for (; i < count; ++i) sum += weights.w[i];
-    if (!block_sum.empty()) block_sum[block] = sum;
-    total += sum;
-  }
-  return total;
-}
-
-void gather(std::span<const float> row, std::span<const float> block_max, const Candidate& last,
-            std::vector<Candidate>& out) {
-  for (size_t block = 0; block < block_max.size(); ++block) {
-    if (block_max[block] < last.logit) continue;
-    const auto begin = static_cast<int32_t>(block * kRowBlock);
-    const int32_t end = begin + block_count(row, block);
-    for (int32_t id = begin; id < end; ++id) {
-      const Candidate candidate{row[static_cast<size_t>(id)], 0, id};
-      if (!likelier(last, candidate)) out.push_back(candidate);
-    }
-  }
-}
-
-double weigh(std::span<Candidate> candidates, float max, float temperature) {
-  double sum = 0;
-  for (size_t i = 0; i < candidates.size(); i += kLanes) {
-    const size_t count = std::min<size_t>(kLanes, candidates.size() - i);
-    Floats x = all(max);
-    for (size_t lane = 0; lane < count; ++lane) x[lane] = candidates[i + lane].logit;
-    const Floats w = exp_weights((x - all(max)) / all(temperature));
-    for (size_t lane = 0; lane < count; ++lane) sum += candidates[i + lane].weight = w[lane];
-  }
-  return sum;
-}
-
-Candidate kth_likeliest(std::span<const float> row, std::span<const float> block_max, int32_t k,
-                        std::vector<Candidate>& scratch, std::vector<float>& float_scratch) {
-  // Each of the k blocks with the largest maxima holds a value that large, so the k-th largest
-  // value is at least the k-th largest maximum: only what reaches that can be among the k
-  // likeliest.
-  Candidate bound = kLastOfAll;
-  const auto rank = static_cast<size_t>(k - 1);
-  if (rank < block_max.size()) {
-    float_scratch.assign(block_max.begin(), block_max.end());
-    std::nth_element(float_scratch.begin(), float_scratch.begin() + (k - 1), float_scratch.end(),
-                     std::greater<>());
-    bound.logit = std::max(bound.logit, float_scratch[rank]);
-  }
-  scratch.clear();
-  gather(row, block_max, bound, scratch);
-  if (rank >= scratch.size()) return kLastOfAll;
-  std::nth_element(scratch.begin(), scratch.begin() + (k - 1), scratch.end(), likelier);
-  return scratch[rank];
-}
-
-Candidate nucleus_end(std::span<Candidate> candidates, double mass) {
+// The last member of the smallest set of likeliest candidates whose weights sum to `mass` or more
+// with `inside`, the mass of what is likelier than all of them (all of them, where they do not).
+// At least one candidate, by ascending id, none forbidden; the contents are lost.
+Candidate nucleus_end(std::span<Candidate> candidates, double inside, double mass) {
   // Sorts as little as the answer needs: candidates go into buckets by logit, and only the bucket
   // in which the mass is reached is looked at again. The likeliest candidate is in the first bucket
   // and the least likely in the last, so it shrinks.
   constexpr size_t kBuckets = 256, kSortBelow = 64;
   const auto logits = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
-  double inside = 0;  // mass of those that are likelier than all of `candidates`
-  for (;;) {
+  while (candidates.size() > kSortBelow) {
     const auto [low, high] = std::minmax_element(candidates.begin(), candidates.end(), logits);
     const double top = high->logit, range = top - low->logit;
-    if (range == 0 || candidates.size() <= kSortBelow) break;
+    if (range == 0) break;
+    const double to_bucket = (kBuckets - 1) / range;
     const auto bucket = [&](const Candidate& c) {
-      return static_cast<size_t>((top - c.logit) / range * (kBuckets - 1));
+      return std::min(kBuckets - 1, static_cast<size_t>((top - c.logit) * to_bucket));
     };
     double sums[kBuckets] = {};
     for (const Candidate& c : candidates) sums[bucket(c)] += c.weight;
@@ -202,6 +53,118 @@ Candidate nucleus_end(std::span<Candidate> candidates, double mass) {
     if (inside >= mass) return c;
   }
   return candidates.back();
+}
+
+}  // namespace
+
+int32_t first_non_finite(std::span<const float> row) {
+  constexpr size_t kChunk = 64 * kRowBlock;
+  float block_max[kChunk / kRowBlock];
+  for (size_t begin = 0; begin < row.size(); begin += kChunk) {
+    const auto chunk = row.subspan(begin, std::min(kChunk, row.size() - begin));
+    if (row_kernels().scan(chunk.data(), static_cast<int32_t>(chunk.size()), block_max).finite)
+      continue;
+    const auto bad = [](float x) { return !std::isfinite(x); };
+    return static_cast<int32_t>(std::find_if(chunk.begin(), chunk.end(), bad) - row.begin());
+  }
+  return -1;
+}
+
+float exp2_weight(float y) {
+  if (!(y > kLowestExponent)) return 0;
+  const float rounded = y + kRound;
+  const float n = rounded - kRound;
+  const float t = y - n;
+  float p = kExp2[0];
+  for (int i = 1; i < kExp2Terms; ++i) p = p * t + kExp2[i];
+  return p * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+float weight_scale(float temperature) {
+  constexpr double kLog2e = 1.4426950408889634;
+  return static_cast<float>(std::min(kLog2e / static_cast<double>(temperature),
+                                     static_cast<double>(std::numeric_limits<float>::max())));
+}
+
+RowCut cut_at(float bound, int32_t last_id) {
+  return {bound, std::nextafter(bound, kInfinity), last_id};
+}
+
+float bound_of_largest(const RowKernels& kernels, std::span<const float> values, int32_t k,
+                       float max) {
+  // Halves the interval of keys; stops early when few too many reach the lower end.
+  const auto size = static_cast<int32_t>(values.size());
+  const int32_t enough = k + k / 8;
+  int64_t low = key_of(std::numeric_limits<float>::lowest()), high = key_of(max) + 1;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    const int32_t count = kernels.count_above(values.data(), size, from_key(middle));
+    (count >= k ? low : high) = middle;
+    if (count >= k && count <= enough) break;
+  }
+  return from_key(low);
+}
+
+RowCut kth_likeliest(const RowKernels& kernels, const RowView& row, int32_t k, float max,
+                     std::span<Candidate> scratch) {
+  // Each of the k blocks with the largest maxima holds a value that large, so the k-th largest
+  // value is at least the k-th largest maximum: only what reaches that can be among the k
+  // likeliest. Where k blocks do not exist, the values themselves give a bound.
+  const int32_t blocks = row_blocks(row.vocab);
+  const std::span<const float> values = k <= blocks
+                                            ? std::span(row.block_max, static_cast<size_t>(blocks))
+                                            : std::span(row.logits, static_cast<size_t>(row.vocab));
+  const float bound = bound_of_largest(kernels, values, k, max);
+  const int32_t count = kernels.gather(row, cut_at(bound), kInfinity, nullptr, scratch.data());
+  if (k > count) return cut_nothing();
+  const auto last = scratch.begin() + (k - 1);
+  std::nth_element(scratch.begin(), last, scratch.begin() + count, likelier);
+  return cut_at(last->logit, last->id);
+}
+
+RowCut nucleus_cut(const RowKernels& kernels, const RowView& row, const Nucleus& nucleus,
+                   std::span<Candidate> scratch) {
+  // Narrows [bound of the cut, ceiling), in which the mass is reached, to few tokens by sums over
+  // the whole row, then sorts those.
+  constexpr double kFew = 256;
+  constexpr int kRounds = 8;  // a row of many equals cannot be narrowed
+  const auto [max, scale] = nucleus.scale;
+  RowCut cut = nucleus.cut;
+  // Tokens lighter than this hold, all together, less than what may be left out.
+  const double light = 0.99 * (nucleus.total - nucleus.mass) / row.vocab;
+  const double depth = light > 0x1p-124 ? std::log2(light) : -124;
+  const auto start = static_cast<float>(max + depth / scale);
+  if (start > cut.bound) cut = cut_at(start);
+  float high = max, ceiling = kInfinity;
+  double above = 0, from_bound = nucleus.total;
+  double at_most = nucleus.kept;  // tokens of the interval
+  for (int round = 0; at_most > kFew && round < kRounds; ++round) {
+    const double step = (static_cast<double>(high) - cut.bound) / (kBounds + 1);
+    float bounds[kBounds];
+    double sums[kBounds];
+    for (int i = 0; i < kBounds; ++i) bounds[i] = static_cast<float>(cut.bound + step * (i + 1));
+    if (bounds[0] <= cut.bound) break;
+    kernels.sums_above(row, nucleus.weights, bounds, sums);
+    int reached = kBounds;
+    while (reached > 0 && sums[reached - 1] < nucleus.mass) --reached;
+    if (reached > 0) {
+      cut = cut_at(bounds[reached - 1]);
+      from_bound = sums[reached - 1];
+    }
+    if (reached < kBounds) {
+      ceiling = high = bounds[reached];
+      above = sums[reached];
+    }
+    // None of them weighs less than one at the bound.
+    const float lightest = exp2_weight((cut.bound - max) * scale);
+    if (lightest > 0) at_most = (from_bound - above) / lightest;
+  }
+  const int32_t count = kernels.gather(row, cut, ceiling, nucleus.weights, scratch.data());
+  // Two sums of the same tokens may differ in the last place, and leave nothing between them.
+  if (count == 0) return cut_at(ceiling);
+  const Candidate last =
+      nucleus_end(scratch.first(static_cast<size_t>(count)), above, nucleus.mass);
+  return cut_at(last.logit, last.id);
 }
 
 }  // namespace lmn::engine

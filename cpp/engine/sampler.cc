@@ -17,55 +17,87 @@ bool has_penalties(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
 }
 
+int32_t index_of(std::span<const float> row, int32_t block, float value) {
+  const auto begin = row.begin() + static_cast<ptrdiff_t>(block) * kRowBlock;
+  return static_cast<int32_t>(std::find(begin, row.end(), value) - row.begin());
+}
+
+template <typename T>
+int64_t bytes_of(const std::vector<T>& of) {
+  return static_cast<int64_t>(of.size() * sizeof(T));
+}
+
 }  // namespace
 
-Sampler::Sampler(int32_t vocab_size, memory::Ledger& ledger) {
+Sampler::Sampler(int32_t vocab_size, memory::Ledger& ledger, const RowKernels& kernels)
+    : kernels_(kernels) {
   const auto vocab = static_cast<size_t>(vocab_size);
   const auto blocks = static_cast<size_t>(row_blocks(vocab_size));
   row_.resize(vocab);
   block_max_.resize(blocks);
-  block_sum_.resize(blocks);
-  float_scratch_.reserve(blocks);
+  upper_max_.resize(static_cast<size_t>(row_blocks(static_cast<int32_t>(blocks))));
+  running_sum_.resize(blocks);
+  weights_.resize(blocks * kRowBlock);
   marks_.resize(vocab);
-  candidates_.reserve(vocab);
-  const size_t bytes = vocab * (sizeof(float) + sizeof(uint32_t) + sizeof(Candidate)) +
-                       blocks * (2 * sizeof(float) + sizeof(double));
-  ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kScratch, static_cast<int64_t>(bytes));
+  candidates_.resize(vocab);
+  ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kScratch,
+                                bytes_of(row_) + bytes_of(block_max_) + bytes_of(upper_max_) +
+                                    bytes_of(running_sum_) + bytes_of(weights_) + bytes_of(marks_) +
+                                    bytes_of(candidates_));
 }
 
 Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input,
                                 const TopLogprobs& top) {
   Choice choice;
-  choice.non_finite = first_non_finite(input.logits);
-  if (choice.non_finite >= 0) return choice;
-
-  const std::span<const float> row = adjusted(params, input);
-  const float max = block_maxima(row, block_max_);
-  if (max == -kInfinity) return choice;
+  const auto vocab = static_cast<int32_t>(input.logits.size());
+  const RowScan raw = kernels_.scan(input.logits.data(), vocab, block_max_.data());
+  if (!raw.finite) {
+    choice.non_finite = first_non_finite(input.logits);
+    return choice;
+  }
+  Row row{input.logits, raw.max, raw.block};
+  const bool changed =
+      !params.logit_bias.empty() || (has_penalties(params) && !input.tokens.empty());
+  if (changed) row = adjusted(params, input);
+  if (row.max == -kInfinity) return choice;
   if (params.temperature == 0) {
-    choice.token_id = index_of(row, block_max_, max);
+    choice.token_id = index_of(row.logits, row.max_block, row.max);
   } else {
     const auto index =
         static_cast<uint64_t>(input.tokens.size()) - static_cast<uint64_t>(input.prompt_tokens);
-    choice.token_id = draw(params, row, max, uniform(input.seed, index));
+    choice.token_id = draw(params, row, uniform(input.seed, index));
   }
   if (params.logprobs >= 0) {
-    const float raw_max =
-        row.data() == input.logits.data() ? max : block_maxima(input.logits, block_max_);
-    fill_logprobs(input, raw_max, choice.token_id, &choice.logprob, top);
+    if (changed) (void)kernels_.scan(input.logits.data(), vocab, block_max_.data());
+    fill_logprobs(input, raw.max, choice.token_id, &choice.logprob, top);
   }
   return choice;
 }
 
-// Steps 1 to 3. Without any of them, the logits themselves.
-std::span<const float> Sampler::adjusted(const SamplingParams& params, const Input& input) {
-  const bool penalties = has_penalties(params) && !input.tokens.empty();
-  if (params.logit_bias.empty() && !penalties) return input.logits;
+// Steps 1 to 3, on a copy of the logits whose block maxima are in place.
+Sampler::Row Sampler::adjusted(const SamplingParams& params, const Input& input) {
   std::copy(input.logits.begin(), input.logits.end(), row_.begin());
   for (const LogitBias& bias : params.logit_bias)
-    row_[static_cast<size_t>(bias.token_id)] += bias.bias;
-  if (penalties) penalize(params, input);
-  return row_;
+    set_logit(bias.token_id, row_[static_cast<size_t>(bias.token_id)] + bias.bias);
+  if (has_penalties(params)) penalize(params, input);
+  const RowScan upper =
+      kernels_.scan(block_max_.data(), static_cast<int32_t>(block_max_.size()), upper_max_.data());
+  return {row_, upper.max, index_of(block_max_, upper.block, upper.max)};
+}
+
+void Sampler::set_logit(int32_t token_id, float value) {
+  float& logit = row_[static_cast<size_t>(token_id)];
+  const int32_t block = token_id / kRowBlock;
+  float& max = block_max_[static_cast<size_t>(block)];
+  const bool was_max = logit == max;
+  logit = value;
+  if (value >= max) {
+    max = value;
+  } else if (was_max) {
+    const RowView row = view(row_);
+    const int32_t begin = block * kRowBlock;
+    (void)kernels_.scan(row.logits + begin, std::min(kRowBlock, row.vocab - begin), &max);
+  }
 }
 
 void Sampler::penalize(const SamplingParams& params, const Input& input) {
@@ -73,125 +105,101 @@ void Sampler::penalize(const SamplingParams& params, const Input& input) {
   const size_t window = params.penalty_last_n == 0
                             ? count
                             : std::min(count, static_cast<size_t>(params.penalty_last_n));
+  size_t distinct = 0;
   for (size_t i = count - window; i < count; ++i) {
     uint32_t& mark = marks_[static_cast<size_t>(input.tokens[i])];
+    if (mark == 0) candidates_[distinct++].id = input.tokens[i];
     mark = (mark | kSeen) + (i >= static_cast<size_t>(input.prompt_tokens) ? 1 : 0);
   }
-  for (size_t i = count - window; i < count; ++i) {
-    const auto id = static_cast<size_t>(input.tokens[i]);
-    if (marks_[id] == 0) continue;  // done at an earlier occurrence
-    const uint32_t occurrences = marks_[id] & ~kSeen;
-    marks_[id] = 0;
-    float& logit = row_[id];
+  for (size_t i = 0; i < distinct; ++i) {
+    const int32_t id = candidates_[i].id;
+    const uint32_t occurrences = marks_[static_cast<size_t>(id)] & ~kSeen;
+    marks_[static_cast<size_t>(id)] = 0;
+    float logit = row_[static_cast<size_t>(id)];
     logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     if (occurrences > 0)
       logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(occurrences);
-    logit =
-        std::min(logit, std::numeric_limits<float>::max());  // a tiny penalty divides to infinity
+    // A tiny penalty divides to infinity.
+    set_logit(id, std::min(logit, std::numeric_limits<float>::max()));
   }
 }
 
-int32_t Sampler::draw(const SamplingParams& params, std::span<const float> row, float max,
-                      double u) {
-  const bool top_k = params.top_k > 0 && params.top_k < static_cast<int32_t>(row.size());
-  if (!top_k && params.top_p >= 1 && params.min_p <= 0)
-    return draw_from_all(row, max, params.temperature, u);
+int32_t Sampler::draw(const SamplingParams& params, const Row& row, double u) {
+  const WeightScale scale{row.max, weight_scale(params.temperature)};
+  const auto vocab = static_cast<int32_t>(row.logits.size());
+  const bool keeps_all =
+      (params.top_k == 0 || params.top_k >= vocab) && params.top_p >= 1 && params.min_p <= 0;
+  RowCut cut = cut_nothing();
+  if (!keeps_all) {
+    cut = cutoff(params, row, scale);
+    if (params.min_p > 0) {
+      // The bound is a little low, for rounding; the weight decides.
+      const float bound = row.max + params.temperature * (std::log(params.min_p) - 1e-3F);
+      if (bound > cut.bound) cut = cut_at(bound);
+    }
+  }
+  const double total = kernels_.weigh(
+      view(row.logits), {scale, keeps_all ? nullptr : &cut, params.min_p, running_sum_.data(),
+                         nullptr, params.top_p < 1 ? weights_.data() : nullptr});
 
-  Candidate last = cutoff(params, row, max);
-  if (params.min_p > 0) {
-    // The bound is a little low, for rounding; the weight decides.
-    const float bound = max + params.temperature * (std::log(params.min_p) - 1e-3F);
-    if (bound > last.logit) last = {bound, 0, std::numeric_limits<int32_t>::max()};
-  }
-  candidates_.clear();
-  gather(row, block_max_, last, candidates_);
-  weigh(candidates_, max, params.temperature);
-  double total = 0;
-  for (Candidate& c : candidates_) {
-    if (c.weight < params.min_p) c.weight = 0;
-    total += c.weight;
-  }
-  const double target = u * total;
-  double passed = 0;
+  // The block in which the cumulative sum passes the target, then the token in it; where rounding
+  // leaves none, the last token of that block that has any weight.
+  const double target = std::min(u * total, std::nextafter(total, 0.0));
+  const auto block =
+      std::upper_bound(running_sum_.begin(), running_sum_.end(), target) - running_sum_.begin();
+  const auto first = static_cast<int32_t>(block) * kRowBlock;
+  double passed = block == 0 ? 0 : running_sum_[static_cast<size_t>(block) - 1];
+  const RowView here{row.logits.data() + first, block_max_.data() + block,
+                     std::min(kRowBlock, vocab - first)};
+  float weights[kRowBlock];
+  cut.last_id -= first;  // ids count from this block here
+  (void)kernels_.weigh(here, {scale, &cut, params.min_p, nullptr, weights, nullptr});
   int32_t chosen = -1;
-  for (const Candidate& c : candidates_) {
-    if (c.weight == 0) continue;
-    chosen = c.id;
-    passed += c.weight;
+  for (int32_t i = 0; i < here.vocab; ++i) {
+    if (weights[i] == 0) continue;
+    chosen = first + i;
+    passed += weights[i];
     if (passed > target) break;
   }
   return chosen;
 }
 
-Candidate Sampler::cutoff(const SamplingParams& params, std::span<const float> row, float max) {
-  const bool top_k = params.top_k > 0 && params.top_k < static_cast<int32_t>(row.size());
-  Candidate last = top_k ? kth_likeliest(row, block_max_, params.top_k, candidates_, float_scratch_)
-                         : kLastOfAll;
-  if (params.top_p >= 1) return last;
-
-  if (top_k) {
-    candidates_.clear();
-    gather(row, block_max_, last, candidates_);
-    return nucleus_end(candidates_, params.top_p * weigh(candidates_, max, params.temperature));
+RowCut Sampler::cutoff(const SamplingParams& params, const Row& row, const WeightScale& scale) {
+  const RowView logits = view(row.logits);
+  int32_t kept = logits.vocab;
+  RowCut cut = cut_nothing();
+  if (params.top_k > 0 && params.top_k < logits.vocab) {
+    kept = params.top_k;
+    cut = kth_likeliest(kernels_, logits, kept, row.max, candidates_);
   }
-  // Nearly always a few likely tokens hold the mass, so look at those first: all tokens above a
-  // weight of 2^-7, then 2^-14 and so on, until they hold enough.
-  const double mass = params.top_p * sum_weights(row, max, params.temperature);
-  constexpr float kStep = 7 * 0.6931472F;
-  constexpr float kLowestWeight = -87;  // exp_weight is zero from here on
-  for (float depth = -kStep;; depth -= kStep) {
-    const bool everything = depth < kLowestWeight;
-    candidates_.clear();
-    gather(row, block_max_,
-           everything ? kLastOfAll : Candidate{max + depth * params.temperature, 0, kLastOfAll.id},
-           candidates_);
-    if (weigh(candidates_, max, params.temperature) >= mass || everything)
-      return nucleus_end(candidates_, mass);
-  }
-}
-
-int32_t Sampler::draw_from_all(std::span<const float> row, float max, float temperature, double u) {
-  const double target = u * sum_weights(row, max, temperature, block_sum_);
-  // The block in which the cumulative sum passes the target, then the token in it; where rounding
-  // leaves neither, the last token that has any weight.
-  double passed = 0;
-  int32_t chosen = -1;
-  for (size_t block = 0; block < block_sum_.size(); ++block) {
-    if (block_sum_[block] == 0 ||
-        (passed + block_sum_[block] <= target && block + 1 < block_sum_.size())) {
-      passed += block_sum_[block];
-      continue;
-    }
-    const size_t end = std::min(row.size(), (block + 1) * kRowBlock);
-    for (size_t id = block * kRowBlock; id < end; ++id) {
-      const float weight = exp_weight((row[id] - max) / temperature);
-      if (weight == 0) continue;
-      chosen = static_cast<int32_t>(id);
-      passed += weight;
-      if (passed > target) return chosen;
-    }
-  }
-  return chosen >= 0 ? chosen : index_of(row, block_max_, max);
+  if (params.top_p >= 1) return cut;
+  const double total = kernels_.weigh(logits, {scale, &cut, 0, nullptr, weights_.data(), nullptr});
+  return nucleus_cut(kernels_, logits,
+                     {weights_.data(), total, params.top_p * total, scale, cut, kept}, candidates_);
 }
 
 void Sampler::fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
                             const TopLogprobs& top) {
-  const double log_sum = std::log(sum_weights(input.logits, max, 1));
+  const RowView row = view(input.logits);
+  const WeightPass pass{{max, weight_scale(1)}, nullptr, 0, nullptr, nullptr, nullptr};
+  const double log_sum = std::log(kernels_.weigh(row, pass));
   const auto logprob_of = [&](float logit) {
     return static_cast<float>((static_cast<double>(logit) - max) - log_sum);
   };
   *logprob = logprob_of(input.logits[static_cast<size_t>(token_id)]);
   if (top.token_ids.empty()) return;
   const auto n = std::min<size_t>(top.token_ids.size(), input.logits.size());
-  const Candidate last =
-      kth_likeliest(input.logits, block_max_, static_cast<int32_t>(n), candidates_, float_scratch_);
-  candidates_.clear();
-  gather(input.logits, block_max_, last, candidates_);
-  std::sort(candidates_.begin(), candidates_.end(), likelier);
+  const RowCut cut = kth_likeliest(kernels_, row, static_cast<int32_t>(n), max, candidates_);
+  const int32_t count = kernels_.gather(row, cut, kInfinity, nullptr, candidates_.data());
+  std::sort(candidates_.begin(), candidates_.begin() + count, likelier);
   for (size_t i = 0; i < n; ++i) {
     top.token_ids[i] = candidates_[i].id;
     top.logprobs[i] = logprob_of(candidates_[i].logit);
   }
+}
+
+RowView Sampler::view(std::span<const float> logits) const {
+  return {logits.data(), block_max_.data(), static_cast<int32_t>(logits.size())};
 }
 
 }  // namespace lmn::engine

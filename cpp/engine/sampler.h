@@ -11,10 +11,11 @@
 //   3. presence_penalty, and frequency_penalty times the count, are subtracted from tokens of the
 //      generated part of the window, which is the last penalty_last_n tokens of prompt and output.
 //   4. temperature 0: the largest logit, the lowest id among equals. Nothing below applies.
-//   5. logits are divided by the temperature;
+//   5. the weight of a token is exp((logit - largest logit) / temperature), computed as
+//      exp2_weight((logit - largest) * weight_scale(temperature)) of logits_row.h;
 //   6. top_k;
 //   7. top_p, of the probabilities renormalised after top_k;
-//   8. min_p, relative to the likeliest token;
+//   8. min_p: tokens whose weight is below it are dropped; the likeliest has 1;
 //   9. the draw: the cumulative distribution over the kept tokens, by ascending id, inverted at
 //      uniform(seed, index of the generated token) (philox.h).
 // Equal logits are ordered by ascending id. Logprobs are those of the model: log softmax of the
@@ -39,7 +40,8 @@ struct TopLogprobs {
 
 class Sampler {
  public:
-  Sampler(int32_t vocab_size, memory::Ledger& ledger);
+  // Every table of kernels gives the same tokens.
+  Sampler(int32_t vocab_size, memory::Ledger& ledger, const RowKernels& kernels = row_kernels());
 
   struct Input {
     std::span<const float> logits;    // [vocab_size]
@@ -56,22 +58,31 @@ class Sampler {
   Choice choose(const SamplingParams& params, const Input& input, const TopLogprobs& top);
 
  private:
-  std::span<const float> adjusted(const SamplingParams& params, const Input& input);
+  struct Row {
+    std::span<const float> logits;  // after steps 1 to 3
+    float max;
+    int32_t max_block;
+  };
+  Row adjusted(const SamplingParams& params, const Input& input);
   void penalize(const SamplingParams& params, const Input& input);
+  void set_logit(int32_t token_id, float value);
   void fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
                      const TopLogprobs& top);
-  int32_t draw(const SamplingParams& params, std::span<const float> row, float max, double u);
-  int32_t draw_from_all(std::span<const float> row, float max, float temperature, double u);
-  // The last token top_k and top_p keep.
-  Candidate cutoff(const SamplingParams& params, std::span<const float> row, float max);
+  int32_t draw(const SamplingParams& params, const Row& row, double u);
+  // What top_k and top_p keep.
+  RowCut cutoff(const SamplingParams& params, const Row& row, const WeightScale& scale);
+  RowView view(std::span<const float> logits) const;
 
-  std::vector<float> row_;        // logits after steps 1 to 3 [vocab_size]
-  std::vector<float> block_max_;  // of the row in use
-  std::vector<double> block_sum_;
-  std::vector<float> float_scratch_;
+  const RowKernels& kernels_;
+  std::vector<float>
+      row_;  // logits after steps 1 to 3, where they are not the model's [vocab_size]
+  std::vector<float> block_max_;     // of the row in use
+  std::vector<float> upper_max_;     // of block_max_
+  std::vector<double> running_sum_;  // [blocks]
+  std::vector<float> weights_;       // [blocks * kRowBlock]
   std::vector<uint32_t>
       marks_;  // [vocab_size], zero between calls: kSeen, and occurrences in the output
-  std::vector<Candidate> candidates_;  // capacity vocab_size
+  std::vector<Candidate> candidates_;  // [vocab_size], scratch
   memory::LedgerEntry ledger_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -26,7 +27,8 @@ std::vector<float> random_row(uint32_t seed, size_t vocab, float spread) {
 
 class Bench {
  public:
-  explicit Bench(size_t vocab) : sampler_(static_cast<int32_t>(vocab), ledger_) {}
+  explicit Bench(size_t vocab, const RowKernels& kernels = row_kernels())
+      : sampler_(static_cast<int32_t>(vocab), ledger_, kernels) {}
   // The token for number `index` of the stream: what the engine asks for after `index` generated
   // tokens.
   Sampler::Choice choose(const SamplingParams& params, const std::vector<float>& row, uint64_t seed,
@@ -70,16 +72,20 @@ TEST(uniform_is_in_range_and_even) {
   EXPECT(chi2 < 85.4);  // 99.9 % quantile of chi-square with 49 degrees of freedom
 }
 
-TEST(exp_weight_is_exp) {
+TEST(exp2_weight_is_exp2) {
   double worst = 0;
-  for (int i = 0; i <= 86'000; ++i) {
-    const float x = -static_cast<float>(i) * 1e-3F;
-    worst = std::max(worst, std::abs(double(exp_weight(x)) / std::exp(double(x)) - 1));
+  for (int i = 0; i < 1'249'000; ++i) {
+    const float y = -static_cast<float>(i) * 1e-4F;
+    worst = std::max(worst, std::abs(double(exp2_weight(y)) / std::exp2(double(y)) - 1));
   }
   EXPECT(worst < 2e-7);
-  EXPECT_EQ(exp_weight(0), 1.0F);
-  EXPECT_EQ(exp_weight(-88), 0.0F);
-  EXPECT_EQ(exp_weight(-std::numeric_limits<float>::infinity()), 0.0F);
+  EXPECT_EQ(exp2_weight(0), 1.0F);
+  EXPECT_EQ(exp2_weight(-125), 0.0F);
+  EXPECT_EQ(exp2_weight(-std::numeric_limits<float>::max()), 0.0F);
+  EXPECT_EQ(exp2_weight(-std::numeric_limits<float>::infinity()), 0.0F);
+  EXPECT_NEAR(weight_scale(2), 0.5 / std::log(2.0), 1e-7);
+  EXPECT_EQ(weight_scale(std::numeric_limits<float>::denorm_min()),
+            std::numeric_limits<float>::max());
 }
 
 TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals) {
@@ -314,6 +320,16 @@ TEST(extreme_temperatures) {
   const auto best = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
   for (uint64_t seed = 0; seed < 50; ++seed)
     EXPECT_EQ(bench.choose(params, row, seed).token_id, best);
+  for (const float temperature : {1e-3F, 0.05F, 100.0F}) {
+    params.temperature = temperature;
+    const auto want = reference_distribution(params, row, {}, 0);
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      const int32_t got = bench.choose(params, row, seed).token_id;
+      const auto below = want.p.begin() + got;
+      const double sum = std::accumulate(want.p.begin(), below, 0.0);
+      EXPECT(uniform(seed, 0) >= sum - 1e-5 && uniform(seed, 0) <= sum + *below + 1e-5);
+    }
+  }
   std::vector<float> huge = row;  // differences beyond the range of float
   huge[10] = std::numeric_limits<float>::max();
   huge[20] = std::numeric_limits<float>::lowest();
@@ -322,6 +338,69 @@ TEST(extreme_temperatures) {
     params.top_p = top_p;
     for (uint64_t seed = 0; seed < 50; ++seed)
       EXPECT_EQ(bench.choose(params, huge, seed).token_id, 10);
+  }
+}
+
+// Penalties, bias, every filter; vocabularies that are no multiple of a block; forbidden tokens.
+TEST(every_instruction_set_chooses_the_same) {
+  std::vector<SamplingParams> all(12);
+  all[0].temperature = 0;
+  all[1].temperature = 0.02F;
+  all[2].temperature = 100;
+  all[3].top_k = 7;
+  all[4].top_k = 900;
+  all[5].top_p = 0.9F;
+  all[6].top_p = 0.5F, all[6].temperature = 100;
+  all[7].min_p = 0.07F;
+  all[8].top_k = 200, all[8].top_p = 0.8F, all[8].min_p = 0.01F;
+  all[9].repetition_penalty = 1.4F, all[9].frequency_penalty = 0.3F, all[9].top_p = 0.95F;
+  all[10].logit_bias = {{0, -std::numeric_limits<float>::infinity()}, {0, 2.0F}};
+  all[11].repetition_penalty = 0.5F, all[11].temperature = 0;
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 300; ++i) tokens.push_back(i * i % 70);
+  const auto sets = all_row_kernels();
+  for (const size_t vocab : {70u, 1'000u, 4'099u}) {
+    for (const float spread : {0.1F, 3.0F}) {
+      const auto row = random_row(static_cast<uint32_t>(vocab), vocab, spread);
+      for (SamplingParams& params : all) {
+        params.logprobs = 5;
+        Bench first(vocab, *sets.front());
+        for (const RowKernels* kernels : sets.subspan(1)) {
+          Bench other(vocab, *kernels);
+          for (uint64_t seed = 0; seed < 15; ++seed) {
+            const auto want = first.choose(params, row, seed, tokens, 100);
+            const auto got = other.choose(params, row, seed, tokens, 100);
+            ASSERT(want.token_id >= 0);
+            EXPECT_EQ(got.token_id, want.token_id);
+            EXPECT(got.logprob == want.logprob && other.top_ids() == first.top_ids() &&
+                   other.top_logprobs() == first.top_logprobs());
+          }
+        }
+      }
+    }
+  }
+}
+
+// Penalties and bias keep block maxima up to date instead of looking at the row again.
+TEST(changed_logits_are_found_in_every_block) {
+  constexpr size_t kVocab = 330;
+  Bench bench(kVocab);
+  const float minus_inf = -std::numeric_limits<float>::infinity();
+  const auto row = random_row(3, kVocab, 1);
+  std::vector<float> left = row;
+  SamplingParams params;
+  params.temperature = 0;
+  for (size_t i = 0; i < kVocab; ++i) {  // the best goes, the next best is found, to the last
+    const auto best =
+        static_cast<int32_t>(std::max_element(left.begin(), left.end()) - left.begin());
+    EXPECT_EQ(bench.choose(params, row, 0).token_id, best);
+    left[size_t(best)] = minus_inf;
+    params.logit_bias.push_back({best, minus_inf});
+  }
+  EXPECT_EQ(bench.choose(params, row, 0).token_id, -1);
+  for (int32_t id = 0; id < static_cast<int32_t>(kVocab); id += 13) {
+    params.logit_bias = {{id, 50.0F}, {(id + 100) % int32_t(kVocab), 60.0F}, {id, 20.0F}};
+    EXPECT_EQ(bench.choose(params, row, 0).token_id, id);
   }
 }
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RowKernels: the passes over a row of logits that every token pays for, one table per instruction
+// set. Plain data and pointers only (DESIGN section 6: logits_row_kernels-inl.h is compiled for
+// several sets).
+//
+// Every table gives the same bits (of the maxima: the same values; which of -0 and 0 is left open,
+// and nothing below depends on it). A row is seen as blocks of 64, the last one as if filled up
+// with -infinity; the arithmetic of one block is that of 16 lanes, element i in lane i % 16:
+//   weight    w = 2^y, y = (logit - max) * scale, as exp2_weight (logits_row.h) computes it
+//   block sum each lane adds its four weights in ascending order; then lane i adds lane i + 8,
+//             then i + 4, i + 2, i + 1; all in float
+//   row sum   the block sums in ascending order, in double
+// max and scale are such that y <= 0.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace lmn::engine {
+
+// 49k to 150k logits make 770 to 2,400 blocks: as many maxima as a usual top_k needs to bound its
+// k-th value, and small enough a block that looking through one for its few candidates costs
+// little.
+inline constexpr int32_t kRowBlock = 64;
+inline constexpr int32_t row_blocks(int32_t vocab) { return (vocab + kRowBlock - 1) / kRowBlock; }
+
+// 2^y for y <= 0: y = n + t, n whole and |t| <= 1/2; 2^t by its minimax polynomial (largest
+// relative error with float rounding 1.9e-7; exactly 1 at 0); n is added to the exponent bits. Up
+// to kLowestExponent, where the result is still a normal float, the weight is 0.
+inline constexpr float kExp2[] = {0x1.5bba14p-10F, 0x1.3cea88p-7F, 0x1.c6b752p-5F,
+                                  0x1.ebf9bcp-3F,  0x1.62e42ap-1F, 1.0F};
+inline constexpr int kExp2Terms = 6;
+inline constexpr float kLowestExponent = -125;
+inline constexpr float kNoExponent = -127;    // makes all exponent bits 0: the float 0
+inline constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves n in the low bits
+
+struct RowView {
+  const float* logits;     // [vocab], no NaN; -infinity is a forbidden token
+  const float* block_max;  // [row_blocks(vocab)]
+  int32_t vocab;
+};
+
+struct RowScan {
+  float max;      // max and block are arbitrary where there is a NaN
+  int32_t block;  // the first that holds the maximum
+  bool finite;    // no NaN, no infinity
+};
+
+// What top_k and top_p keep: logits above `bound`, and those equal to it up to id `last_id`.
+struct RowCut {
+  float bound;
+  float beyond;  // the next float above `bound`
+  int32_t last_id;
+};
+
+struct WeightScale {
+  float max;    // of the row
+  float scale;  // weight_scale(temperature)
+};
+
+struct WeightPass {
+  WeightScale weight;
+  const RowCut* cut;    // null keeps all; weights of tokens it drops are 0
+  float min_weight;     // smaller weights become 0; only with a cut
+  double* running_sum;  // out: the row sum up to and with each block [row_blocks]; or null
+  // Out, only with a cut: [row_blocks * 64] or null; blocks of which the cut keeps nothing are
+  // left.
+  float* weights;
+  const float* known;  // `weights` of an earlier pass whose cut kept at least as much; or null
+};
+
+inline constexpr int kBounds = 4;
+
+struct Candidate {
+  float logit;
+  float weight;  // where it was asked for
+  int32_t id;
+};
+
+struct RowKernels {
+  const char* name;
+  // Fills block_max. A NaN may stand anywhere.
+  RowScan (*scan)(const float* logits, int32_t vocab, float* block_max);
+  // Returns the row sum.
+  double (*weigh)(const RowView& row, const WeightPass& pass);
+  // sums[i]: of the weights (as `weigh` filled them) of logits >= bounds[i]; bounds ascend, and lie
+  // above the bound of the cut that the weights were made with. Four blocks that hold such logits
+  // are added lane by lane, then as a block sum.
+  void (*sums_above)(const RowView& row, const float* weights, const float* bounds, double* sums);
+  // How many of `count` values are >= bound.
+  int32_t (*count_above)(const float* values, int32_t count, float bound);
+  // Writes, by ascending id, the tokens that `cut` keeps and that are below `ceiling`; their number
+  // is returned. Takes their weights from `weights`, where that is not null.
+  int32_t (*gather)(const RowView& row, const RowCut& cut, float ceiling, const float* weights,
+                    Candidate* out);
+};
+
+// The best for this machine.
+const RowKernels& row_kernels();
+// All that this machine can run, best first.
+std::span<const RowKernels* const> all_row_kernels();
+
+}  // namespace lmn::engine
