@@ -109,6 +109,48 @@ TEST(every_interleaving_of_a_full_ring_that_is_emptied) {
   EXPECT(ok);
 }
 
+// The pop that serves the level whose turn it is, against a push of that level and one of the
+// highest: the low value comes out of it whenever its push was over before.
+TEST(every_interleaving_of_a_turn) {
+  std::unique_ptr<ModelRing> ring;
+  std::vector<int> popped;
+  bool low_pushed = false, low_was_there = false, ok = true;
+  int64_t turns = 0;
+  Explorer explorer;
+  const int64_t schedules = explorer.explore(
+      [&] {
+        ring = std::make_unique<ModelRing>(2, 4);
+        popped.clear();
+        low_pushed = low_was_there = false;
+        int before = 0;
+        ok = ok && ring->try_push(1, 0);
+        for (int i = 0; i < 2 * kLookPops - 1; ++i)  // the turns are level 1's, then level 0's
+          ok = ok && ring->try_push(1, i + 1) && ring->pop(&before) && before == i;
+        return std::vector<std::function<void()>>{
+            [&] {
+              ok = ring->try_push(0, 1000) && ok;
+              low_pushed = true;
+            },
+            [&] { ok = ring->try_push(1, 2 * kLookPops) && ok; },
+            [&] {
+              low_was_there = low_pushed;
+              int value = 0;
+              if (ring->pop(&value)) popped.push_back(value);
+            },
+        };
+      },
+      [&] {
+        int value = 0;
+        while (ring->pop(&value)) popped.push_back(value);
+        ok = ok && popped.size() == 3 && (!low_was_there || popped[0] == 1000);
+        turns += popped[0] == 1000 ? 1 : 0;
+        std::erase(popped, 1000);
+        ok = ok && popped == std::vector<int>{2 * kLookPops - 1, 2 * kLookPops};
+      });
+  EXPECT(ok);
+  EXPECT(turns > 0 && turns < schedules);
+}
+
 #endif
 
 }  // namespace
