@@ -2,7 +2,7 @@
 //
 // sampler_bench: what choosing one token costs on one core, by vocabulary, distribution and
 // parameters: median over rounds in which all cases take turns, in microseconds.
-//   sampler_bench [rounds]
+//   sampler_bench [rounds] [table of row kernels]
 //
 // The floor. Every choice reads its row once: 196 KB at 49,152 logits, which come from the second
 // level cache at 32 bytes a cycle (Zen 4): 1.8 us at 3.4 GHz. A weight takes 21 operations on 8
@@ -60,6 +60,10 @@ std::vector<Case> cases(size_t vocab) {
   add("top_k 40, top_p 0.9, min_p 0.05", 2.5F, false,
       [](auto& p) { p.top_k = 40, p.top_p = 0.9F, p.min_p = 0.05F; });
   add("greedy, 20 logprobs", 2.5F, false, [](auto& p) { p.temperature = 0, p.logprobs = 20; });
+  add("temperature 1, 20 logprobs", 2.5F, false, [](auto& p) { p.logprobs = 20; });
+  add("greedy, one bias", 2.5F, false, [](auto& p) {
+    p.temperature = 0, p.logit_bias = {{5, 1.0F}};
+  });
   Case& repeated = add("greedy, penalty, 4000 tokens", 2.5F, false,
                        [](auto& p) { p.temperature = 0, p.repetition_penalty = 1.1F; });
   std::mt19937 random(3);
@@ -78,10 +82,15 @@ double median(std::vector<double>& of) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;
+  const RowKernels* kernels = &row_kernels();
+  for (const RowKernels* table : all_row_kernels()) {
+    if (argc > 2 && std::string(argv[2]) == table->name) kernels = table;
+  }
+  std::printf("row kernels: %s\n", kernels->name);
   int64_t sink = 0;
   for (const size_t vocab : {size_t{256}, size_t{49'152}, size_t{151'936}}) {
     lmn::memory::Ledger ledger;
-    Sampler sampler(static_cast<int32_t>(vocab), ledger);
+    Sampler sampler(static_cast<int32_t>(vocab), ledger, *kernels);
     std::vector<Case> all = cases(vocab);
     std::vector<int32_t> top_ids(20);
     std::vector<float> top_logprobs(20);

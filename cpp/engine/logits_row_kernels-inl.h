@@ -132,15 +132,20 @@ static RowScan scan(const float* logits, int32_t vocab, float* block_max) {
   return result;
 }
 
-// exp2_weight of logits_row.h.
-LMN_ROW_INLINE Floats weights_of(Floats x, Floats max, Floats scale) {
-  const Floats wanted = (x - max) * scale;
-  const Floats y = wanted > all(kLowestExponent) ? wanted : all(kNoExponent);
-  const Floats rounded = y + all(kRound);
-  const Floats t = y - (rounded - all(kRound));
-  Floats p = all(kExp2[0]);
-  for (int i = 1; i < kExp2Terms; ++i) p = p * t + all(kExp2[i]);
-  return (Floats)((Ints)p + ((Ints)rounded << 23));
+// exp2_weight of logits_row.h, kGroup vectors step by step: each waits for its own last step, so
+// the others fill the time.
+enum : int { kGroup = 4 };
+LMN_ROW_INLINE void weights_of(const float* x, Floats max, Floats scale, Floats* w) {
+  Floats y[kGroup], rounded[kGroup], t[kGroup], p[kGroup];
+  for (int g = 0; g < kGroup; ++g) y[g] = (load(x + g * kWidth) - max) * scale;
+  for (int g = 0; g < kGroup; ++g) y[g] = y[g] > all(kLowestExponent) ? y[g] : all(kNoExponent);
+  for (int g = 0; g < kGroup; ++g) rounded[g] = y[g] + all(kRound);
+  for (int g = 0; g < kGroup; ++g) t[g] = y[g] - (rounded[g] - all(kRound));
+  for (int g = 0; g < kGroup; ++g) p[g] = all(kExp2[0]);
+  for (int i = 1; i < kExp2Terms; ++i) {
+    for (int g = 0; g < kGroup; ++g) p[g] = p[g] * t[g] + all(kExp2[i]);
+  }
+  for (int g = 0; g < kGroup; ++g) w[g] = (Floats)((Ints)p[g] + ((Ints)rounded[g] << 23));
 }
 
 LMN_ROW_INLINE double weigh_as(const RowView& row, const WeightPass& pass, bool cut, bool keep,
@@ -171,13 +176,20 @@ LMN_ROW_INLINE double weigh_as(const RowView& row, const WeightPass& pass, bool 
       x = kept;
     }
     Floats lanes[kSumVectors] = {};
-    for (int i = 0; i < kVectors; ++i) {
-      const Floats v = load(x + i * kWidth);
-      Floats w = known ? load(pass.known + static_cast<int64_t>(begin) + i * kWidth)
-                       : weights_of(v, max, scale);
-      if (cut) w = where((v >= all(bound)) & (w >= least), w);
-      if (keep) store(pass.weights + static_cast<int64_t>(b) * kRowBlock + i * kWidth, w);
-      lanes[i % kSumVectors] += w;
+    for (int i = 0; i < kVectors; i += kGroup) {
+      Floats w[kGroup];
+      if (known) {
+        const float* from = pass.known + static_cast<int64_t>(begin) + i * kWidth;
+        for (int g = 0; g < kGroup; ++g) w[g] = load(from + g * kWidth);
+      } else {
+        weights_of(x + i * kWidth, max, scale, w);
+      }
+      for (int g = 0; g < kGroup; ++g) {
+        const int at = (i + g) * kWidth;
+        if (cut) w[g] = where((load(x + at) >= all(bound)) & (w[g] >= least), w[g]);
+        if (keep) store(pass.weights + static_cast<int64_t>(begin) + at, w[g]);
+        lanes[(i + g) % kSumVectors] += w[g];
+      }
     }
     total += static_cast<double>(lanes_sum(lanes));
     if (pass.running_sum != nullptr) pass.running_sum[b] = total;
