@@ -17,6 +17,10 @@ bool has_penalties(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
 }
 
+bool keeps_all(const SamplingParams& p, int32_t vocab) {
+  return (p.top_k == 0 || p.top_k >= vocab) && p.top_p >= 1 && p.min_p <= 0;
+}
+
 int32_t index_of(std::span<const float> row, int32_t block, float value) {
   const auto begin = row.begin() + static_cast<ptrdiff_t>(block) * kRowBlock;
   return static_cast<int32_t>(std::find(begin, row.end(), value) - row.begin());
@@ -69,7 +73,13 @@ Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input
   }
   if (params.logprobs >= 0) {
     if (changed) (void)kernels_.scan(input.logits.data(), vocab, block_max_.data());
-    fill_logprobs(input, raw.max, choice.token_id, &choice.logprob, top);
+    const bool drawn_from_all = !changed && params.temperature == 1 && keeps_all(params, vocab);
+    const double sum =
+        drawn_from_all
+            ? running_sum_.back()
+            : kernels_.weigh(view(input.logits),
+                             {{raw.max, weight_scale(1)}, nullptr, 0, nullptr, nullptr, nullptr});
+    fill_logprobs(input, raw.max, sum, choice, top);
   }
   return choice;
 }
@@ -127,10 +137,9 @@ void Sampler::penalize(const SamplingParams& params, const Input& input) {
 int32_t Sampler::draw(const SamplingParams& params, const Row& row, double u) {
   const WeightScale scale{row.max, weight_scale(params.temperature)};
   const auto vocab = static_cast<int32_t>(row.logits.size());
-  const bool keeps_all =
-      (params.top_k == 0 || params.top_k >= vocab) && params.top_p >= 1 && params.min_p <= 0;
+  const bool all = keeps_all(params, vocab);
   RowCut cut = cut_nothing();
-  if (!keeps_all) {
+  if (!all) {
     cut = cutoff(params, row, scale);
     if (params.min_p > 0) {
       // The bound is a little low, for rounding; the weight decides.
@@ -139,8 +148,8 @@ int32_t Sampler::draw(const SamplingParams& params, const Row& row, double u) {
     }
   }
   const double total = kernels_.weigh(
-      view(row.logits), {scale, keeps_all ? nullptr : &cut, params.min_p, running_sum_.data(),
-                         nullptr, params.top_p < 1 ? weights_.data() : nullptr});
+      view(row.logits), {scale, all ? nullptr : &cut, params.min_p, running_sum_.data(), nullptr,
+                         params.top_p < 1 ? weights_.data() : nullptr});
 
   // The block in which the cumulative sum passes the target, then the token in it; where rounding
   // leaves none, the last token of that block that has any weight.
@@ -178,17 +187,16 @@ RowCut Sampler::cutoff(const SamplingParams& params, const Row& row, const Weigh
                      {weights_.data(), total, params.top_p * total, scale, cut, kept}, candidates_);
 }
 
-void Sampler::fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
+void Sampler::fill_logprobs(const Input& input, float max, double sum, Choice& choice,
                             const TopLogprobs& top) {
-  const RowView row = view(input.logits);
-  const WeightPass pass{{max, weight_scale(1)}, nullptr, 0, nullptr, nullptr, nullptr};
-  const double log_sum = std::log(kernels_.weigh(row, pass));
+  const double log_sum = std::log(sum);
   const auto logprob_of = [&](float logit) {
     return static_cast<float>((static_cast<double>(logit) - max) - log_sum);
   };
-  *logprob = logprob_of(input.logits[static_cast<size_t>(token_id)]);
+  choice.logprob = logprob_of(input.logits[static_cast<size_t>(choice.token_id)]);
   if (top.token_ids.empty()) return;
   const auto n = std::min<size_t>(top.token_ids.size(), input.logits.size());
+  const RowView row = view(input.logits);
   const RowCut cut = kth_likeliest(kernels_, row, static_cast<int32_t>(n), max, candidates_);
   const int32_t count = kernels_.gather(row, cut, kInfinity, nullptr, candidates_.data());
   std::sort(candidates_.begin(), candidates_.begin() + count, likelier);

@@ -66,7 +66,8 @@ class Sampler {
   Row adjusted(const SamplingParams& params, const Input& input);
   void penalize(const SamplingParams& params, const Input& input);
   void set_logit(int32_t token_id, float value);
-  void fill_logprobs(const Input& input, float max, int32_t token_id, float* logprob,
+  // max, and the sum of the weights at temperature 1, are those of the model's logits.
+  void fill_logprobs(const Input& input, float max, double sum, Choice& choice,
                      const TopLogprobs& top);
   int32_t draw(const SamplingParams& params, const Row& row, double u);
   // What top_k and top_p keep.
