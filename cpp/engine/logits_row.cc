@@ -62,7 +62,9 @@ int32_t first_non_finite(std::span<const float> row) {
   float block_max[kChunk / kRowBlock];
   for (size_t begin = 0; begin < row.size(); begin += kChunk) {
     const auto chunk = row.subspan(begin, std::min(kChunk, row.size() - begin));
-    if (row_kernels().scan(chunk.data(), static_cast<int32_t>(chunk.size()), block_max).finite)
+    if (row_kernels()
+            .scan(chunk.data(), static_cast<int32_t>(chunk.size()), block_max, nullptr)
+            .finite)
       continue;
     const auto bad = [](float x) { return !std::isfinite(x); };
     return static_cast<int32_t>(std::find_if(chunk.begin(), chunk.end(), bad) - row.begin());

@@ -105,20 +105,24 @@ LMN_ROW_INLINE float bound_in(const RowCut& cut, int32_t b) {
   return cut.last_id >= b * kRowBlock ? cut.bound : cut.beyond;
 }
 
-static RowScan scan(const float* logits, int32_t vocab, float* block_max) {
+LMN_ROW_INLINE RowScan scan_as(const float* logits, int32_t vocab, float* block_max, float* copy) {
   RowScan result{-std::numeric_limits<float>::infinity(), 0, true};
   Ints bad{};
   float tail[kRowBlock];
   const int32_t blocks = row_blocks(vocab);
   for (int32_t b = 0; b < blocks; ++b) {
     const float* x = block_of(logits, vocab, b, logits[b * kRowBlock], tail);
+    float* const home = copy + (copy != nullptr ? static_cast<int64_t>(b) * kRowBlock : 0);
+    float* const to = x == tail ? tail : home;
     Floats max = load(x);
-    bad |= (Ints)(max - max);  // +0, or NaN for what is not finite
-    for (int i = 1; i < kVectors; ++i) {
+    for (int i = 0; i < kVectors; ++i) {
       const Floats v = load(x + i * kWidth);
-      bad |= (Ints)(v - v);
+      bad |= (Ints)(v - v);  // +0, or NaN for what is not finite
       max = larger(v, max);
+      if (copy != nullptr) store(to + i * kWidth, v);
     }
+    if (copy != nullptr && x == tail)
+      __builtin_memcpy(home, tail, sizeof(float) * static_cast<size_t>(vocab - b * kRowBlock));
     const float best = largest(max);
     block_max[b] = best;
     if (best > result.max) {
@@ -130,6 +134,11 @@ static RowScan scan(const float* logits, int32_t vocab, float* block_max) {
   for (int i = 0; i < kWidth; ++i) any |= bad[i];
   result.finite = any == 0;
   return result;
+}
+
+static RowScan scan(const float* logits, int32_t vocab, float* block_max, float* copy) {
+  return copy == nullptr ? scan_as(logits, vocab, block_max, nullptr)
+                         : scan_as(logits, vocab, block_max, copy);
 }
 
 // exp2_weight of logits_row.h, kGroup vectors step by step: each waits for its own last step, so

@@ -81,8 +81,9 @@ struct Candidate {
 
 struct RowKernels {
   const char* name;
-  // Fills block_max. A NaN may stand anywhere.
-  RowScan (*scan)(const float* logits, int32_t vocab, float* block_max);
+  // Fills block_max, and copies the logits to `copy` [vocab] where that is not null. A NaN may
+  // stand anywhere.
+  RowScan (*scan)(const float* logits, int32_t vocab, float* block_max, float* copy);
   // Returns the row sum.
   double (*weigh)(const RowView& row, const WeightPass& pass);
   // sums[i]: of the weights (as `weigh` filled them) of logits >= bounds[i]; bounds ascend, and lie

@@ -54,14 +54,15 @@ Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input
                                 const TopLogprobs& top) {
   Choice choice;
   const auto vocab = static_cast<int32_t>(input.logits.size());
-  const RowScan raw = kernels_.scan(input.logits.data(), vocab, block_max_.data());
+  const bool changed =
+      !params.logit_bias.empty() || (has_penalties(params) && !input.tokens.empty());
+  const RowScan raw =
+      kernels_.scan(input.logits.data(), vocab, block_max_.data(), changed ? row_.data() : nullptr);
   if (!raw.finite) {
     choice.non_finite = first_non_finite(input.logits);
     return choice;
   }
   Row row{input.logits, raw.max, raw.block};
-  const bool changed =
-      !params.logit_bias.empty() || (has_penalties(params) && !input.tokens.empty());
   if (changed) row = adjusted(params, input);
   if (row.max == -kInfinity) return choice;
   if (params.temperature == 0) {
@@ -72,7 +73,7 @@ Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input
     choice.token_id = draw(params, row, uniform(input.seed, index));
   }
   if (params.logprobs >= 0) {
-    if (changed) (void)kernels_.scan(input.logits.data(), vocab, block_max_.data());
+    if (changed) (void)kernels_.scan(input.logits.data(), vocab, block_max_.data(), nullptr);
     const bool drawn_from_all = !changed && params.temperature == 1 && keeps_all(params, vocab);
     const double sum =
         drawn_from_all
@@ -84,14 +85,13 @@ Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input
   return choice;
 }
 
-// Steps 1 to 3, on a copy of the logits whose block maxima are in place.
+// Steps 1 to 3, in row_, which holds the logits and has its block maxima in place.
 Sampler::Row Sampler::adjusted(const SamplingParams& params, const Input& input) {
-  std::copy(input.logits.begin(), input.logits.end(), row_.begin());
   for (const LogitBias& bias : params.logit_bias)
     set_logit(bias.token_id, row_[static_cast<size_t>(bias.token_id)] + bias.bias);
   if (has_penalties(params)) penalize(params, input);
-  const RowScan upper =
-      kernels_.scan(block_max_.data(), static_cast<int32_t>(block_max_.size()), upper_max_.data());
+  const RowScan upper = kernels_.scan(block_max_.data(), static_cast<int32_t>(block_max_.size()),
+                                      upper_max_.data(), nullptr);
   return {row_, upper.max, index_of(block_max_, upper.block, upper.max)};
 }
 
@@ -106,7 +106,7 @@ void Sampler::set_logit(int32_t token_id, float value) {
   } else if (was_max) {
     const RowView row = view(row_);
     const int32_t begin = block * kRowBlock;
-    (void)kernels_.scan(row.logits + begin, std::min(kRowBlock, row.vocab - begin), &max);
+    (void)kernels_.scan(row.logits + begin, std::min(kRowBlock, row.vocab - begin), &max, nullptr);
   }
 }
 

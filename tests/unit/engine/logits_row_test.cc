@@ -64,7 +64,8 @@ struct Scanned {
 Scanned scanned(const RowKernels& kernels, std::vector<float> row) {
   Scanned s{std::move(row), {}, {}};
   s.block_max.resize(size_t(row_blocks(static_cast<int32_t>(s.row.size()))));
-  s.scan = kernels.scan(s.row.data(), static_cast<int32_t>(s.row.size()), s.block_max.data());
+  s.scan =
+      kernels.scan(s.row.data(), static_cast<int32_t>(s.row.size()), s.block_max.data(), nullptr);
   return s;
 }
 
@@ -76,7 +77,14 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want) 
   EXPECT_EQ(different, size_t{0});
 }
 
-void check_scan(const Scanned& s) {
+void check_scan(const RowKernels& kernels, const Scanned& s) {
+  std::vector<float> copy(s.row.size() + 1, 0.5F), again(s.block_max.size());
+  const auto vocab = static_cast<int32_t>(s.row.size());
+  const RowScan copied = kernels.scan(s.row.data(), vocab, again.data(), copy.data());
+  EXPECT(copied.max == s.scan.max && copied.block == s.scan.block && again == s.block_max);
+  EXPECT_EQ(copy.back(), 0.5F);
+  copy.pop_back();
+  expect_same(copy, s.row);
   EXPECT_EQ(s.scan.max, *std::max_element(s.row.begin(), s.row.end()));
   std::vector<float> want;
   for (size_t i = 0; i < s.row.size(); i += 64) {
@@ -170,7 +178,7 @@ TEST(every_table_gives_the_documented_bits) {
         const bool forbid = ++seed % 3 == 0;
         const Scanned s =
             scanned(*kernels, make_row(seed, vocab, spread, seed % 2 == 0 ? 4 : 0, forbid));
-        check_scan(s);
+        check_scan(*kernels, s);
         const float middle = s.row[vocab / 2] == -kInfinity ? 0.0F : s.row[vocab / 2];
         const RowCut cuts[] = {cut_nothing(), cut_at(middle),
                                cut_at(middle, static_cast<int32_t>(vocab / 2)), cut_at(middle, 0)};

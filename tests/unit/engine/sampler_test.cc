@@ -305,6 +305,16 @@ TEST(logprobs_are_the_models_own) {
       EXPECT_NEAR(bench.top_logprobs()[i], row[size_t(order[i])] - std::log(sum), 2e-6);
     }
   }
+  for (const float temperature : {1.0F, 0.8F}) {  // nothing is filtered, nothing changed
+    const auto row = random_row(77, kVocab, 2);
+    SamplingParams params;
+    params.temperature = temperature;
+    params.logprobs = 0;
+    const auto choice = bench.choose(params, row, 1);
+    double sum = 0;
+    for (const float x : row) sum += std::exp(double(x));
+    EXPECT_NEAR(choice.logprob, row[size_t(choice.token_id)] - std::log(sum), 2e-6);
+  }
   SamplingParams all;  // as many as there are tokens
   all.logprobs = 3;
   Bench small(3);
