@@ -227,6 +227,16 @@ TEST(ties_go_to_the_lowest_ids) {
   ids.clear();
   for (uint64_t seed = 0; seed < 200; ++seed) ids.insert(bench.choose(params, row, seed).token_id);
   EXPECT((ids == std::set<int32_t>{0, 1, 2}));
+  // Among dropped equals, and before a likelier token, in a block that is not the first.
+  std::vector<float> mixed(200, -1);
+  std::fill(mixed.begin() + 70, mixed.begin() + 90, 1.5F);
+  mixed[100] = 2;
+  params = {};
+  params.top_k = 3;
+  ids.clear();
+  for (uint64_t seed = 0; seed < 200; ++seed)
+    ids.insert(bench.choose(params, mixed, seed).token_id);
+  EXPECT((ids == std::set<int32_t>{70, 71, 100}));
 }
 
 TEST(penalties_by_hand) {
