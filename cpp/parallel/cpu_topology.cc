@@ -122,13 +122,15 @@ std::optional<double> cgroup_cpu_quota(const std::string& root) {
   return least;
 }
 
-int usable_cpu_count() {
+int usable_cpu_count(const std::string& root) {
   const int cpus = affinity_cpu_count();
-  const std::optional<double> quota = cgroup_cpu_quota();
+  const std::optional<double> quota = cgroup_cpu_quota(root);
   if (!quota) return cpus;
   return std::clamp(static_cast<int>(std::ceil(std::min(*quota, 1e6))), 1, cpus);
 }
 
-int default_thread_count() { return std::min(usable_cpu_count(), kMaxDefaultThreads); }
+int default_thread_count(const std::string& root) {
+  return std::min(usable_cpu_count(root), kMaxDefaultThreads);
+}
 
 }  // namespace lmn::parallel

@@ -21,10 +21,10 @@ int affinity_cpu_count();
 std::optional<double> cgroup_cpu_quota(const std::string& root = "");
 
 // affinity_cpu_count() lowered to the quota, rounded up; at least 1.
-int usable_cpu_count();
+int usable_cpu_count(const std::string& root = "");
 
 // What `threads = 0` means: usable_cpu_count(), at most kMaxDefaultThreads.
-int default_thread_count();
+int default_thread_count(const std::string& root = "");
 // Beyond this, one fork-join team over one memory system stops gaining for decode, which is bound
 // by bandwidth.
 inline constexpr int kMaxDefaultThreads = 32;

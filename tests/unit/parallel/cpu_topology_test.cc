@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -82,6 +83,27 @@ TEST(no_quota) {
   EXPECT(!cgroup_cpu_quota(root.path()));
   root.write("/proc/self/cgroup", "0::/\n");
   EXPECT(!cgroup_cpu_quota(root.path()));
+}
+
+TEST(quota_limits_the_default_count) {
+  const int cpus = affinity_cpu_count();
+  for (const bool v2 : {true, false}) {
+    const auto threads = [&](const std::string& quota) {
+      Folder root;
+      root.write("/proc/self/cgroup", v2 ? "0::/a\n" : "3:cpu:/a\n");
+      if (v2) {
+        root.write("/sys/fs/cgroup/a/cpu.max", quota + " 100000\n");
+      } else {
+        root.write("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", quota + "\n");
+        root.write("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+      }
+      return default_thread_count(root.path());
+    };
+    EXPECT_EQ(threads("10000"), 1);                   // a tenth of a CPU is still one thread
+    EXPECT_EQ(threads("100001"), std::min(cpus, 2));  // rounded up
+    EXPECT_EQ(threads("100000000"), std::min(cpus, kMaxDefaultThreads));
+    EXPECT_EQ(threads(v2 ? "max" : "-1"), std::min(cpus, kMaxDefaultThreads));
+  }
 }
 
 TEST(affinity_limits_the_count) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/event_count.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -59,6 +61,26 @@ void ping_pong(int64_t spin_ns) {
 }
 TEST(ping_pong_parking) { ping_pong(0); }
 TEST(ping_pong_spinning) { ping_pong(50'000); }
+
+// It parks once and sleeps: a waiter that polled would be switched out again and again, or use its
+// CPU.
+TEST(a_parked_waiter_costs_nothing) {
+  EventCount count;
+  rusage before{}, after{};
+  std::thread waiter([&] {
+    getrusage(RUSAGE_THREAD, &before);
+    count.wait(0, 5'000, deadline_after(200'000'000));
+    getrusage(RUSAGE_THREAD, &after);
+  });
+  waiter.join();
+  const auto cpu_us = [](const rusage& usage) {
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+  };
+  EXPECT(cpu_us(after) - cpu_us(before) < 2'000);
+  const long switches = after.ru_nvcsw - before.ru_nvcsw;
+  EXPECT(switches >= 1 && switches <= 3);
+}
 
 TEST(many_waiters_all_wake) {
   EventCount count;
