@@ -32,6 +32,14 @@ def build(folder: str) -> Path:
     return program
 
 
+def package_version(name: str) -> str:
+    try:
+        done = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True)
+    except OSError:
+        return "?"
+    return done.stdout if done.returncode == 0 else "?"
+
+
 def run(context: harness.Context, suite: str) -> None:
     rounds = 5 if context.quick else 15
     values = 1_000_000 if context.quick else 4_000_000
@@ -46,6 +54,9 @@ def run(context: harness.Context, suite: str) -> None:
             return done.stdout
 
         versions = dict(line.split() for line in call("contenders").splitlines())
+        for peer, command in PEERS.items():
+            if versions.get(peer) == "?":
+                versions[peer] = package_version(command.split()[-1])
         peers = []
         if context.args.peers:
             peers = [peer for peer in PEERS if peer in versions]
