@@ -64,9 +64,22 @@ Result<memory::PoolOptions> pool_options(const lmn_pool_options* options) {
   return out;
 }
 
-Outcome allocate_into(memory::Pool& pool, uint64_t bytes, void** data) {
-  LMN_ASSIGN_OR_RETURN(*data, pool.allocate(bytes));
-  return {};
+// Out of line, so that the exports' fast paths are all that they set up for.
+[[gnu::noinline]] lmn_status alloc_fenced(lmn_pool* pool, uint64_t bytes, void** data,
+                                          lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(pool);
+    LMN_REQUIRE_ONE(data);
+    LMN_ASSIGN_OR_RETURN(*data, pool->object->allocate(bytes));
+    return {};
+  });
+}
+
+[[gnu::noinline]] lmn_status free_fenced(lmn_pool* pool, void* data, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(pool);
+    return pool->object->free(data);
+  });
 }
 
 }  // namespace
@@ -101,11 +114,7 @@ lmn_status lmn_pool_alloc(lmn_pool* pool, uint64_t bytes, void** data, lmn_error
       return LMN_OK;
     }
   }
-  return guard(err, [&]() -> Outcome {
-    LMN_REQUIRE_ONE(pool);
-    LMN_REQUIRE_ONE(data);
-    return allocate_into(*pool->object, bytes, data);
-  });
+  return alloc_fenced(pool, bytes, data, err);
 }
 
 lmn_status lmn_pool_free(lmn_pool* pool, void* data, lmn_error** err) {
@@ -113,10 +122,7 @@ lmn_status lmn_pool_free(lmn_pool* pool, void* data, lmn_error** err) {
     if (err != nullptr) *err = nullptr;
     return LMN_OK;
   }
-  return guard(err, [&]() -> Outcome {
-    LMN_REQUIRE_ONE(pool);
-    return pool->object->free(data);
-  });
+  return free_fenced(pool, data, err);
 }
 
 lmn_status lmn_pool_tensor_create(lmn_pool* pool, int32_t dtype_code, int32_t dtype_bits,

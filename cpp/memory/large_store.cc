@@ -20,7 +20,7 @@ Result<Span*> LargeStore::allocate(size_t rounded) {
       kept_bytes_ -= rounded;
       span->state = SpanState::kFull;
       span->links()[0].store(kAllocated, std::memory_order_relaxed);
-      span->add_used(1);
+      span->count_taken();
       return span;
     }
     record.kept.reserve(record.alive + 1);  // so that free needs no memory
@@ -49,7 +49,7 @@ void LargeStore::free(Span* span) {
   Record& record = records_[span->size];  // there while one is alive
   if (record.seen < kPromoteAfter || kept_bytes_ + span->size > keep_bytes_) return destroy(span);
   span->links()[0].store(kNoObject, std::memory_order_relaxed);
-  span->add_used(static_cast<uint32_t>(-1));
+  span->count_freed(1);
   span->state = SpanState::kCached;
   record.kept.push_back(span);
   kept_bytes_ += span->size;

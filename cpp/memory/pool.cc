@@ -96,7 +96,7 @@ void Pool::move_to_central(ThreadCache& from) {
     }
     for (Span* span; (span = bin.partial != nullptr ? bin.partial : bin.empty) != nullptr;) {
       from.remove(span);
-      if (span->used.load(std::memory_order_relaxed) == 0) {
+      if (span->used() == 0) {
         destroy_span(span);
         continue;
       }
@@ -150,13 +150,15 @@ void Pool::destroy_span(Span* span) {
   unpoison(span->base, span->bytes());
   heap_.free(span->base, span->pages);
   held_ -= span->bytes();
+  past_allocations_ += span->taken.load(std::memory_order_relaxed);
+  past_granted_ += span->taken.load(std::memory_order_relaxed) * span->size;
   Span::destroy(span);
 }
 
 void Pool::release_empty(ThreadCache& cache) {
   for (Bin& bin : cache.bins) {
     Span* current = bin.current;
-    if (current->capacity > 0 && current->used.load(std::memory_order_relaxed) == 0) {
+    if (current->capacity > 0 && current->used() == 0) {
       cache.remove(current);
       destroy_span(current);
     }
@@ -228,7 +230,7 @@ std::byte* Pool::allocate_slow(size_t bytes) noexcept {
     }
     Span* span = bin.current;
     const uint32_t index = span->head;
-    std::byte* data = from.take(bin, span, bytes);
+    std::byte* data = from.take(span, bytes);
     if (debugger_.on()) {
       debugger_.allocated(span, index, bytes);
     } else {
@@ -261,9 +263,9 @@ std::byte* Pool::allocate_large(size_t bytes) {
   if (!kept) add_held(rounded);
   // Never a cache of a thread that has one: frees take the slow path.
   (*span)->owner.store(&central_, std::memory_order_release);
-  ++large_allocations_;
+  ++past_allocations_;
+  past_granted_ += rounded;
   large_requested_ += bytes;
-  large_granted_ += rounded;
   large_in_use_ += rounded;
   std::byte* data = (*span)->base;
   if (debugger_.on()) {
@@ -331,7 +333,7 @@ Fault Pool::free_slow(void* data) noexcept {
   if (debugger_.quarantine({span, static_cast<uint16_t>(index)}, &leaving)) {
     leaving.span->links()[leaving.index].store(leaving.span->head, std::memory_order_relaxed);
     leaving.span->head = leaving.index;
-    leaving.span->add_used(0U - 1);
+    leaving.span->count_freed(1);
     if (central_.settle(leaving.span)) destroy_span(leaving.span);
   }
   return fault;
@@ -387,7 +389,7 @@ size_t Pool::trim() {
   for (Debugger::Entry leaving{}; debugger_.leave_quarantine(&leaving);) {
     leaving.span->links()[leaving.index].store(leaving.span->head, std::memory_order_relaxed);
     leaving.span->head = leaving.index;
-    leaving.span->add_used(0U - 1);
+    leaving.span->count_freed(1);
     if (central_.settle(leaving.span)) destroy_span(leaving.span);
   }
   drain_idle();
@@ -403,29 +405,25 @@ PoolStats Pool::stats() const {
   if (is_inherited()) return out;
   const std::lock_guard hold(lock_);
   for_each_span([&](Span* span) {
-    const uint32_t used = span->used.load(std::memory_order_relaxed) - span->count_returned();
+    const uint32_t used = span->used() - span->count_returned();
     out.in_use += used * span->size;
     out.live += used;
+    const uint64_t taken = span->taken.load(std::memory_order_relaxed);
+    out.allocations += taken;
+    out.granted_total += taken * span->size;
     ++out.spans;
   });
-  const auto add = [&](const ThreadCache& cache) {
-    out.requested_total += cache.requested_bytes.load(std::memory_order_relaxed);
-    for (int c = 0; c < kClassCount; ++c) {
-      const uint64_t count =
-          cache.bins[static_cast<size_t>(c)].allocations.load(std::memory_order_relaxed);
-      out.allocations += count;
-      out.granted_total += count * class_bytes(c);
-    }
-  };
-  add(central_);
-  for (const auto& cache : caches_) add(*cache);
+  out.requested_total = central_.requested_bytes.load(std::memory_order_relaxed);
+  for (const auto& cache : caches_) {
+    out.requested_total += cache->requested_bytes.load(std::memory_order_relaxed);
+  }
   for (const Span* span : large_.spans()) {
     out.reserved += span->size;
     out.live += span->state != SpanState::kCached ? 1 : 0;
   }
-  out.allocations += large_allocations_;
+  out.allocations += past_allocations_;
   out.requested_total += large_requested_;
-  out.granted_total += large_granted_;
+  out.granted_total += past_granted_;
   out.reserved += heap_.reserved_bytes();
   out.held = held_;
   out.held_peak = held_peak_;

@@ -190,7 +190,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   PageHeap heap_;
   LargeStore large_;
   size_t held_ = 0, held_peak_ = 0, large_in_use_ = 0;
-  uint64_t large_allocations_ = 0, large_requested_ = 0, large_granted_ = 0;
+  // Of spans that are gone, and of large allocations; live spans count theirs.
+  uint64_t past_allocations_ = 0, past_granted_ = 0, large_requested_ = 0;
   // Of spans whose thread ended, of threads without a cache, and of all threads in debug tiers.
   ThreadCache central_;
   std::vector<std::unique_ptr<ThreadCache>> caches_;  // all; a stale owner may point to any
@@ -203,11 +204,10 @@ inline std::byte* Pool::try_allocate_fast(size_t bytes) noexcept {
   ThreadCache* cache = find_thread_cache(number_);
   if (cache == nullptr || bytes - 1 >= kLargestClass) [[unlikely]]
     return nullptr;  // 0 wraps
-  Bin& bin = cache->bins[static_cast<size_t>(class_of(bytes))];
-  Span* span = bin.current;
+  Span* span = cache->bins[static_cast<size_t>(class_of(bytes))].current;
   if (span->head == kNoObject) [[unlikely]]
     return nullptr;
-  std::byte* data = cache->take(bin, span, bytes);
+  std::byte* data = cache->take(span, bytes);
   unpoison(data, bytes);
   return data;
 }
@@ -225,8 +225,8 @@ inline bool Pool::try_free_fast(void* data) noexcept {
   const auto index =
       static_cast<uint32_t>(offset / kAlignment * span->reciprocal >> kReciprocalShift);
   ThreadCache* cache = find_thread_cache(number_);
-  if (index * span->size != offset || index >= span->capacity ||
-      span->owner.load(std::memory_order_acquire) != cache) [[unlikely]] {
+  if (index * span->size != offset || span->owner.load(std::memory_order_acquire) != cache)
+      [[unlikely]] {
     return false;
   }
   std::atomic<uint16_t>& link = span->links()[index];
@@ -236,9 +236,8 @@ inline bool Pool::try_free_fast(void* data) noexcept {
   const uint16_t head = span->head;
   link.store(head, std::memory_order_relaxed);
   span->head = static_cast<uint16_t>(index);
-  span->add_used(0U - 1);
-  const bool first = head == kNoObject, last = span->used.load(std::memory_order_relaxed) == 0;
-  if (first || last) [[unlikely]] {
+  span->count_freed(1);
+  if (head == kNoObject || span->used() == 0) [[unlikely]] {
     if (span->state != SpanState::kCurrent) settle(*cache, span);
   }
   return true;

@@ -100,7 +100,7 @@ class PoolChecker {
     uint32_t free = 0, returned = 0;
     LMN_RETURN_IF_ERROR(walk(span, span->head, seen, &free));
     LMN_RETURN_IF_ERROR(walk(span, span->remote.load(std::memory_order_acquire), seen, &returned));
-    const uint32_t used = span->used.load(std::memory_order_relaxed);
+    const uint32_t used = span->used();
     if (used + free != span->capacity) {
       return LMN_BROKEN("the span at %p has %u objects used and %u free of %u", base, used, free,
                         span->capacity);

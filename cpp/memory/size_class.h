@@ -24,7 +24,7 @@ inline constexpr int kClassCount = 60;
 // The class that serves `bytes`, 1 to kLargestClass.
 constexpr int class_of(size_t bytes) {
   const size_t last = bytes - 1;
-  const int exponent = static_cast<int>(std::bit_width(last | 256)) - 1;  // below 256 as from 256
+  const int exponent = 63 ^ std::countl_zero(last | 256);  // of 256 for what is below
   return (exponent - 8) * 4 + static_cast<int>(last >> (exponent - 2));
 }
 

@@ -55,9 +55,9 @@ struct alignas(64) Span {
   // The owner's.
   alignas(64) uint16_t head = kNoObject;  // local list of free objects
   SpanState state = SpanState::kFull;
-  // Written by the owner alone; relaxed: statistics of other threads read it, nothing depends on
-  // it.
-  std::atomic<uint32_t> used{0};
+  // Objects taken and given back so far. Written by the owner alone; relaxed: statistics of other
+  // threads read them, and nothing depends on what those see.
+  std::atomic<uint64_t> taken{0}, freed{0};
   Span* previous = nullptr;
   Span* next = nullptr;
   size_t large_bytes = 0;  // of a large allocation: what was asked for
@@ -70,15 +70,25 @@ struct alignas(64) Span {
   alignas(64) std::atomic<uint16_t> remote{kNoObject};
   Span* next_returned = nullptr;  // below this one on the stack `returned`
 
-  // [capacity], behind the record. Relaxed: the list that an object is on orders it.
+  // [capacity + 1], behind the record; the last, which the rest of the last page falls on, is never
+  // kAllocated. Relaxed: the list that an object is on orders it.
   std::atomic<uint16_t>* links() { return reinterpret_cast<std::atomic<uint16_t>*>(this + 1); }
 
   std::byte* object(uint32_t index) const { return base + index * size; }
   size_t bytes() const { return pages * kPageBytes; }
-  void add_used(uint32_t more) {
-    used.store(used.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  uint32_t used() const {
+    return static_cast<uint32_t>(taken.load(std::memory_order_relaxed) -
+                                 freed.load(std::memory_order_relaxed));
+  }
+  void count_taken() {
+    taken.store(taken.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void count_freed(uint32_t count) {
+    freed.store(freed.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
   }
 
+  // Puts all objects on the local list, by address: what is allocated next lies in a row.
+  void free_all();
   // Objects on `remote`. An estimate while others return some; the list cannot be followed astray.
   uint32_t count_returned();
 

@@ -75,11 +75,12 @@ void ThreadCache::insert(Span* span) {
   Bin& bin = bin_of(span);
   if (span->head == kNoObject) {
     span->state = SpanState::kFull;
-  } else if (span->used.load(std::memory_order_relaxed) > 0) {
+  } else if (span->used() > 0) {
     span->state = SpanState::kPartial;
     link(bin.partial, span);
   } else {
     span->state = SpanState::kEmpty;
+    span->free_all();
     link(bin.empty, span);
     empty_bytes += span->bytes();
   }
@@ -88,8 +89,7 @@ void ThreadCache::insert(Span* span) {
 bool ThreadCache::settle(Span* span) {
   if (span->state == SpanState::kCurrent) return false;
   remove(span);
-  if (span->used.load(std::memory_order_relaxed) == 0 &&
-      empty_bytes + span->bytes() > kEmptyBytes) {
+  if (span->used() == 0 && empty_bytes + span->bytes() > kEmptyBytes) {
     return true;
   }
   insert(span);
@@ -114,7 +114,7 @@ void ThreadCache::drain() {
       }
       span->links()[last].store(span->head, std::memory_order_relaxed);
       span->head = first;
-      span->add_used(0U - count);
+      span->count_freed(count);
       if (span->state != SpanState::kCurrent) {
         // Kept even if beyond the limit: only the pool can take it, at the next chance.
         remove(span);

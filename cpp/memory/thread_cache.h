@@ -19,8 +19,7 @@
 namespace lmn::memory {
 
 struct Bin {
-  Span* current;                         // never null: a span with nothing free when there is none
-  std::atomic<uint64_t> allocations{0};  // so far; written by the owner, relaxed: statistics
+  Span* current;  // never null: a span with nothing free when there is none
   Span* partial = nullptr;
   Span* empty = nullptr;
   Bin();
@@ -31,21 +30,20 @@ struct ThreadCache {
   static constexpr size_t kEmptyBytes = size_t{16} << 20;
 
   std::array<Bin, kClassCount> bins;
-  std::atomic<uint64_t> requested_bytes{0};  // asked for so far; as `allocations`
-  size_t empty_bytes = 0;                    // of spans on the lists `empty`
+  // Asked for so far. Written by the owner alone, relaxed: for statistics.
+  std::atomic<uint64_t> requested_bytes{0};
+  size_t empty_bytes = 0;  // of spans on the lists `empty`
   // Stack of spans with returned objects, linked by next_returned. Push: CAS release after the push
   // onto the span's `remote`; emptied: exchange acquire.
   alignas(64) std::atomic<Span*> returned{nullptr};
 
-  // Takes a free object of bin's current span, which has one.
-  std::byte* take(Bin& bin, Span* span, size_t bytes) {
+  // Takes a free object of `span`, a current one that has one.
+  std::byte* take(Span* span, size_t bytes) {
     const uint16_t index = span->head;
     std::atomic<uint16_t>& link = span->links()[index];
     span->head = link.load(std::memory_order_relaxed);
     link.store(kAllocated, std::memory_order_relaxed);
-    span->add_used(1);
-    bin.allocations.store(bin.allocations.load(std::memory_order_relaxed) + 1,
-                          std::memory_order_relaxed);
+    span->count_taken();
     requested_bytes.store(requested_bytes.load(std::memory_order_relaxed) + bytes,
                           std::memory_order_relaxed);
     return span->object(index);

@@ -195,7 +195,7 @@ TEST(pool_in_a_forked_child) {
   void* data = alloc(pool, 100);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    alarm(120);
     void* more = nullptr;
     const bool refused = lmn_pool_alloc(pool.get(), 2 << 20, &more, nullptr) == LMN_CLOSED;
     const bool freed = lmn_pool_free(pool.get(), data, nullptr) == LMN_OK;

@@ -287,7 +287,7 @@ TEST(a_forked_child_does_not_wait) {
   for (int i = 0; i < 20; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(20);  // a child that waits is killed, and the test fails
+      alarm(120);  // a child that waits is killed, and the test fails
       std::byte* again = pool->try_allocate(100);  // of what this thread had
       const bool served = again != nullptr && pool->free(again).ok();
       const Code refused = pool->allocate(2 << 20).status().code();
