@@ -26,6 +26,7 @@ SUITES = {  # name -> module under suites/ with run(context) -> None
     "decode": "suites.language_model",
     "prefill": "suites.language_model",
     "load": "suites.load",
+    "memory": "suites.memory",
     "queue": "suites.queue",
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // memory_bench: what allocating and freeing costs, for this project's pool and for peers in turn.
-//   memory_bench ROUNDS TRACE [c_abi=LIBRARY] [mimalloc=LIBRARY] [malloc]
+//   memory_bench ROUNDS LLM_TRACE ENGINE_TRACE [c_abi=LIBRARY] [mimalloc=LIBRARY] [malloc]
 // Prints one JSON object: {"name": {"contender": [ns, …]}, …}. Every contender's memory is written
 // and read back in full before anything is timed; a wrong byte ends the program with 1.
 //
@@ -10,7 +10,7 @@
 //   pair.SIZE   free the oldest of 16 live objects and allocate one, in one thread
 //   cross.SIZE  one thread allocates, another frees: both sides' time for an object, in batches
 //   trace       all events of a recorded run, with a write at each allocation and a read at each
-//               free; ns for the whole
+//               free; ns for an event
 //   floor       the pair with an array of 16 addresses as the allocator: what the loop itself costs
 //               and no allocator can go below
 #include <dlfcn.h>
@@ -214,12 +214,13 @@ double trace_ns(const Allocator& allocator, const Trace& trace, std::vector<void
       allocator.free(data);
     }
   }
-  return now_ns() - start;
+  return (now_ns() - start) / static_cast<double>(trace.events.size());
 }
 
 // Every byte of every object, those above 1 MiB at both ends.
 template <typename Allocator>
-void check(const Allocator& allocator, const Trace& trace, const std::vector<size_t>& sizes) {
+void check(const Allocator& allocator, const std::vector<Trace>& traces,
+           const std::vector<size_t>& sizes) {
   struct Object {
     unsigned char* data;
     size_t bytes;
@@ -253,12 +254,14 @@ void check(const Allocator& allocator, const Trace& trace, const std::vector<siz
     }
     std::thread([&] { std::for_each(live.begin(), live.end(), give); }).join();
   }
-  std::vector<Object> objects(trace.allocations);
-  for (const Event& event : trace.events) {
-    if (event.bytes != 0) {
-      objects[event.number] = take(event.bytes, event.number);
-    } else {
-      give(objects[event.number]);
+  for (const Trace& trace : traces) {
+    std::vector<Object> objects(trace.allocations);
+    for (const Event& event : trace.events) {
+      if (event.bytes != 0) {
+        objects[event.number] = take(event.bytes, event.number);
+      } else {
+        give(objects[event.number]);
+      }
     }
   }
 }
@@ -267,34 +270,30 @@ using Results = std::map<std::string, std::map<std::string, std::vector<double>>
 
 template <typename Allocator>
 std::function<void(Results&)> contender(const char* name, const Allocator& allocator,
-                                        const Trace& trace) {
+                                        const std::vector<Trace>& traces) {
   const std::vector<size_t> sizes = {256, 4096, 65536, 1 << 20};
-  check(allocator, trace, sizes);
-  return [name, &allocator, &trace, sizes, live = std::vector<void*>()](Results& out) mutable {
+  check(allocator, traces, sizes);
+  return [name, &allocator, &traces, sizes, live = std::vector<void*>()](Results& out) mutable {
     for (const size_t bytes : sizes) {
       out["memory.pair." + std::to_string(bytes)][name].push_back(
           pair_ns(allocator, bytes, bytes > 65536 ? 20'000 : 200'000));
     }
     out["memory.cross.4096"][name].push_back(cross_ns(allocator, 4096, 100));
-    out["memory.trace"][name].push_back(trace_ns(allocator, trace, live));
+    out["memory.trace"][name].push_back(trace_ns(allocator, traces[0], live));
+    out["memory.trace.engine"][name].push_back(trace_ns(allocator, traces[1], live));
   };
 }
 
-// Of the pool after the trace alone: {internal fragmentation of all, of those up to the largest
-// class}.
-double trace_fragmentation(const Trace& trace, size_t most) {
+// Internal fragmentation of a pool that has served the trace and nothing else: of what allocations
+// got, the part that they did not ask for.
+double fragmentation_percent(const Trace& trace) {
   const auto pool = Pool::create().value();
-  std::vector<void*> live(trace.allocations);
-  for (const Event& event : trace.events) {
-    if (event.bytes != 0) {
-      live[event.number] = event.bytes <= most ? pool->try_allocate(event.bytes) : nullptr;
-    } else {
-      (void)pool->try_free(live[event.number]);
-    }
-  }
+  const Ours ours{pool.get()};
+  std::vector<void*> live;
+  (void)trace_ns(ours, trace, live);
   if (pool->stats().in_use != 0) fail("the pool has memory in use after the trace");
   if (!pool->check().ok()) fail(std::string(pool->check().message()));
-  return pool->stats().internal_fragmentation();
+  return 100 * pool->stats().internal_fragmentation();
 }
 
 void print(const Results& results) {
@@ -318,10 +317,9 @@ void print(const Results& results) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3)
-    fail("usage: memory_bench ROUNDS TRACE [c_abi=LIBRARY] [mimalloc=LIBRARY] [malloc]");
+  if (argc < 4) fail("usage: memory_bench ROUNDS LLM_TRACE ENGINE_TRACE [peers]");
   const int rounds = std::atoi(argv[1]);
-  const Trace trace = read_trace(argv[2]);
+  const std::vector<Trace> traces = {read_trace(argv[2]), read_trace(argv[3])};
   const auto pool = Pool::create().value();
   const Ours ours{pool.get()};
   const CLibrary c_library;
@@ -333,18 +331,18 @@ int main(int argc, char** argv) {
 
   Results results;
   std::vector<std::function<void(Results&)>> contenders;
-  contenders.push_back(contender("lmnative", ours, trace));
+  contenders.push_back(contender("lmnative", ours, traces));
   contenders.push_back(
       [&](Results& out) { out["floor"]["lmnative"].push_back(pair_ns(floor, 256, 200'000)); });
-  for (int i = 3; i < argc; ++i) {
+  for (int i = 4; i < argc; ++i) {
     const std::string word = argv[i], path = word.substr(word.find('=') + 1);
     if (word == "malloc") {
-      contenders.push_back(contender("malloc", c_library, trace));
+      contenders.push_back(contender("malloc", c_library, traces));
     } else if (word.starts_with("mimalloc=")) {
       void* library = open_library(path);
       mimalloc = {find<decltype(Mimalloc::malloc_function)>(library, "mi_malloc"),
                   find<decltype(Mimalloc::free_function)>(library, "mi_free")};
-      contenders.push_back(contender("mimalloc", mimalloc, trace));
+      contenders.push_back(contender("mimalloc", mimalloc, traces));
     } else if (word.starts_with("c_abi=")) {
       void* library = open_library(path);
       c_abi = {nullptr, find<decltype(&lmn_pool_alloc)>(library, "lmn_pool_alloc"),
@@ -369,9 +367,7 @@ int main(int argc, char** argv) {
       for (auto run = contenders.rbegin(); run != contenders.rend(); ++run) (*run)(out);
     }
   }
-  results["fragmentation.all"]["lmnative"] = {trace_fragmentation(trace, SIZE_MAX)};
-  results["fragmentation.classes"]["lmnative"] = {
-      trace_fragmentation(trace, lmn::memory::kLargestClass)};
+  results["memory.trace.fragmentation"]["lmnative"] = {fragmentation_percent(traces[0])};
   print(results);
   return 0;
 }

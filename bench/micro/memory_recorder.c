@@ -5,7 +5,8 @@
  *   LMN_MEMORY_TRACE=run.trace LD_PRELOAD=./recorder.so ./program
  * Recorded are malloc and its kin, operator new among them, and anonymous mappings that the program
  * makes itself (not those inside malloc), in the order of all threads together. realloc counts as
- * an allocation and a free; parts of a mapping that are unmapped make it smaller.
+ * an allocation and a free; parts of a mapping that are unmapped make it smaller. With
+ * LMN_MEMORY_TRACE_ALIGNED set, only what was asked for with an alignment: the tensors of torch.
  *
  * The file: one number an event, as memory.cc reads it. bench/suites/memory.py has the trace that
  * the benchmark replays, and says how it was made.
@@ -38,7 +39,9 @@ static struct slot *slots;              /* what malloc gave, by address */
 static struct slot mappings[kMappings]; /* data 0: a free one */
 static uint64_t event_count, allocation_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int recording;
+static int recording, aligned_only;
+static pid_t process;   /* a forked child writes nothing */
+static char path[4096]; /* of the trace: the environment's, which children do not get */
 
 static void *(*real_malloc)(size_t);
 static void *(*real_calloc)(size_t, size_t);
@@ -76,7 +79,12 @@ static void find_real(void) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   slots = real_mmap(NULL, kSlots * sizeof *slots, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  recording = getenv("LMN_MEMORY_TRACE") != NULL && events != MAP_FAILED && slots != MAP_FAILED;
+  const char *given = getenv("LMN_MEMORY_TRACE");
+  if (given != NULL && strlen(given) < sizeof path) strcpy(path, given);
+  unsetenv("LMN_MEMORY_TRACE");
+  process = getpid();
+  recording = path[0] != 0 && events != MAP_FAILED && slots != MAP_FAILED;
+  aligned_only = getenv("LMN_MEMORY_TRACE_ALIGNED") != NULL;
   looking = 0;
 }
 
@@ -104,6 +112,11 @@ static void *took(void *data, size_t bytes) {
   return data;
 }
 
+/* What malloc and its like gave. */
+static void *took_plain(void *data, size_t bytes) {
+  return aligned_only ? data : took(data, bytes);
+}
+
 static void gave(void *data) {
   if (data == NULL || !recording) return;
   pthread_mutex_lock(&lock);
@@ -117,18 +130,18 @@ static void gave(void *data) {
 
 void *malloc(size_t bytes) {
   find_real();
-  return real_malloc == NULL ? boot_allocate(bytes) : took(real_malloc(bytes), bytes);
+  return real_malloc == NULL ? boot_allocate(bytes) : took_plain(real_malloc(bytes), bytes);
 }
 void *calloc(size_t count, size_t bytes) {
   find_real();
   return real_calloc == NULL ? boot_allocate(count * bytes)
-                             : took(real_calloc(count, bytes), count * bytes);
+                             : took_plain(real_calloc(count, bytes), count * bytes);
 }
 void *realloc(void *data, size_t bytes) {
   find_real();
   if (is_boot(data)) return memcpy(malloc(bytes), data, bytes);
   gave(data);
-  return took(real_realloc(data, bytes), bytes);
+  return took_plain(real_realloc(data, bytes), bytes);
 }
 void *memalign(size_t alignment, size_t bytes) {
   find_real();
@@ -149,7 +162,7 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int file, off
   find_real();
   void *data = real_mmap(address, bytes, protection, flags, file, offset);
   const int memory = file == -1 && (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_STACK) == 0 &&
-                     (protection & PROT_WRITE) != 0;
+                     (protection & PROT_WRITE) != 0 && !aligned_only;
   if (data == MAP_FAILED || !memory || !recording) return data;
   pthread_mutex_lock(&lock);
   struct slot *slot = mappings;
@@ -182,8 +195,7 @@ int munmap(void *data, size_t bytes) {
 
 __attribute__((destructor)) static void write_trace(void) {
   recording = 0;
-  const char *path = getenv("LMN_MEMORY_TRACE");
-  FILE *file = path == NULL ? NULL : fopen(path, "wb");
+  FILE *file = path[0] == 0 || getpid() != process ? NULL : fopen(path, "wb");
   if (file == NULL) return;
   uint64_t allocations = 0;
   for (uint64_t i = 0; i < event_count; ++i) {

@@ -23,10 +23,13 @@
 //
 // What it costs. The floor of a pair is what has to be done when nothing goes wrong: find the
 // thread's cache (2 loads) and the bin's span (1), pop an index (2 loads, 2 stores); for the free,
-// address -> span (2 loads), index by a multiplication, check and push (2 loads, 2 stores), and the
-// counters, three read-modify-writes of private lines. About 60 instructions whose longest chain is
-// two loads forwarded from stores, 10 cycles: 15 cycles at 4 instructions a cycle, 4.5 ns at
-// 3.4 GHz. The gap to it is in `bench/run.py memory`.
+// address -> span (2 loads), index by a multiplication, check and push (2 loads, 2 stores), and
+// three counters of private lines. That is 70 instructions, whose longest chain is two loads
+// forwarded from stores, 10 cycles: at 4 instructions a cycle 17 cycles, 5.1 ns at 3.4 GHz.
+// Measured there (`bench/run.py memory`): 6.2 ns up to 64 KiB, 7.9 ns at 1 MiB, where 8 objects
+// fill a span and every eighth pair changes spans. The gap is loads that wait for address -> span.
+// An object freed by another thread costs both threads together 23 to 50 ns: two locked
+// instructions and the lines of span and link that move between the cores.
 //
 // Threads: every function may be called by any number of threads at once, but for check() and the
 // destructor. Memory may be freed by any thread. A thread's cache comes back when it ends. A pool

@@ -26,7 +26,7 @@ namespace {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr size_t kOperations = 400'000;
 #else
-constexpr size_t kOperations = 2'000'000;
+constexpr size_t kOperations = 1'000'000;
 #endif
 
 size_t operations() {
