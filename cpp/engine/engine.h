@@ -7,14 +7,19 @@
 // It must not know: files, architectures, kernels. It gets a StepRunner and a tokenizer.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/status.h"
+#include "engine/histogram.h"
 #include "engine/request.h"
 #include "engine/step_runner.h"
+#include "engine/trace.h"
 #include "memory/ledger.h"
 #include "parallel/thread_team.h"
 #include "text/tokenizer.h"
@@ -41,26 +46,49 @@ struct EngineOptions {
   int32_t prefill_chunk_tokens = 0;
   // Requests submitted and not yet running at most. 0: kDefaultQueueCapacity.
   int32_t queue_capacity = 0;
+  // Prompt tokens that may wait, all requests together. 0: no bound.
+  int64_t queue_tokens = 0;
+  // Bytes of live requests' buffers, logits not counted. 0: kDefaultQueueBytes.
+  int64_t queue_bytes = 0;
+  // Prompts whose beginning was computed before start behind it.
+  bool prefix_cache = true;
+  // While answers are being generated, prompts are computed in chunks that keep a step below this.
+  // 0: below twice what a step takes without (pacer.h).
+  int64_t inter_token_target_ns = 0;
   // How long the idle engine thread spins before it parks. 0: kDefaultIdleSpinNs; negative: parks
   // at once.
   int64_t idle_spin_ns = 0;
+  // Spans that wait to be read by trace(). 0: none are kept.
+  int32_t trace_events = 0;
 };
 
 inline constexpr int32_t kDefaultQueueCapacity = 1024;
+inline constexpr int64_t kDefaultQueueBytes = int64_t{1} << 30;
 // Long enough to catch the next request of a caller that just got an answer; 5 % of a core at most
 // if that repeats each ms.
 inline constexpr int64_t kDefaultIdleSpinNs = 50'000;
 
+// Why a request was refused at submit.
+enum class RejectReason : uint8_t { kQueue, kTokens, kBytes, kMemory, kInvalid, kClosed };
+inline constexpr int kRejectReasons = 6;
+
+// Counts requests, except `running`, `started`..`failed`, which count sequences: samples each.
 struct EngineStats {
   int64_t queue_depth = 0;  // submitted, in the ring
-  int64_t waiting = 0;
+  int64_t waiting = 0;      // submitted or preempted, and seen by the engine thread
   int64_t running = 0;
+  int64_t queue_tokens = 0;
+  int64_t queue_bytes = 0;
   int64_t kv_pages_total = 0;
   int64_t kv_pages_used = 0;
+  int64_t kv_pages_cached = 0;  // by the prefix cache alone: free to whoever needs them
   int64_t kv_page_tokens = 0;
   // Since creation.
   int64_t submitted = 0;
-  int64_t rejected = 0;  // refused at submit
+  std::array<int64_t, kRejectReasons> rejected{};  // by RejectReason
+  int64_t prefix_lookup_tokens = 0;
+  int64_t prefix_hit_tokens = 0;
+  int64_t preemptions = 0;
   int64_t finished = 0;
   int64_t cancelled = 0;
   int64_t failed = 0;
@@ -86,7 +114,17 @@ class Engine {
   // gives CLOSED.
   void shutdown();
 
+  // Readable while requests with `notify` have news. Owned by the engine.
+  int descriptor() const;
+  // Writes the tags of requests that have news, each once, and returns their number. What does not
+  // fit keeps the descriptor readable. Any thread; CLOSED in a forked child.
+  Result<size_t> drain(std::span<uint64_t> tags);
+
   EngineStats stats() const;  // any thread; each figure is exact, the set is not one moment
+  std::vector<HistogramSnapshot> histograms() const;  // any thread
+  // Takes spans out, oldest first; returns their number, and of all that found no room in *lost.
+  // One thread at a time. UNSUPPORTED when trace_events is 0.
+  Result<size_t> trace(std::span<TraceEvent> events, uint64_t* lost);
   memory::Ledger::Snapshot memory() const;
   int32_t context_tokens() const;
   // Tokens that the answer to a prompt of so many may have at most, `asked` being its max_tokens:

@@ -55,7 +55,9 @@ struct RequestOptions {
   RequestKind kind = RequestKind::kGenerate;
   std::vector<int32_t> prompt;  // token ids; at least one
   int32_t max_tokens = 0;       // generated tokens at most; 0: until the context ends
+  int32_t samples = 1;          // answers to the prompt; sample i draws with seed + i
   int32_t priority = 0;
+  uint64_t tenant = 0;  // tenants take turns within a priority; 0: none
   SamplingParams sampling;
   bool ignore_eos = false;   // go on after end-of-generation tokens
   bool skip_special = true;  // control tokens give no text
@@ -74,11 +76,23 @@ struct RequestOptions {
   // (max_tokens > 0): row i holds the logits that token i was drawn from. The memory must outlive
   // the handle: dropping the handle waits until the engine has let go (a step).
   float* logits = nullptr;
-  int64_t logits_rows = 0;
+  int64_t logits_rows = 0;  // with samples: of each; sample i begins at row i * logits_rows
+
+  // News goes to Engine::drain, as `tag`.
+  bool notify = false;
+  uint64_t tag = 0;
+  // Called on a thread of the engine when there is news; never twice at a time for one request. It
+  // may submit, cancel, and drop the handle. Must not throw.
+  void (*callback)(void* user) = nullptr;
+  void* callback_user = nullptr;
 };
 
-// News of a request since the last next(). The views stay valid as long as the handle.
+inline constexpr int32_t kMaxSamples = 64;
+
+// News of one sample of a request since the last next(). The views stay valid as long as the
+// handle.
 struct Chunk {
+  int32_t sample = 0;
   std::span<const int32_t> token_ids;
   // Whole UTF-8 characters. Lags behind token_ids while a character or a stop string may be open.
   std::string_view text;
@@ -96,12 +110,14 @@ struct RequestStats {
   RequestState state = RequestState::kSubmitted;
   FinishReason finish_reason = FinishReason::kNone;
   int32_t prompt_tokens = 0;
-  int32_t generated_tokens = 0;
-  int32_t prefilled_tokens = 0;  // prompt tokens computed so far
-  uint64_t seed = 0;             // in use
-  int64_t queue_ns = 0;          // submit to first step
-  int64_t prefill_ns = 0;        // first step to first token (score: to the end)
-  int64_t decode_ns = 0;         // first token to the end, or to now
+  int64_t generated_tokens = 0;  // of all samples
+  int32_t prefilled_tokens = 0;  // prompt tokens computed so far, or found in the prefix cache
+  int32_t cached_tokens = 0;     // prompt tokens found in the prefix cache at the start
+  int32_t preemptions = 0;
+  uint64_t seed = 0;       // in use
+  int64_t queue_ns = 0;    // submit to first step
+  int64_t prefill_ns = 0;  // first step to first token (score: to the end)
+  int64_t decode_ns = 0;   // first token to the end, or to now
 };
 
 class RequestCore;

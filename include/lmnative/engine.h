@@ -8,9 +8,17 @@
  * may call at any time before its destroy. A child process after fork gets LMN_CLOSED from every
  * call on an inherited engine or request.
  *
+ * News of a request can be had in four ways, which may be mixed:
+ *   lmn_request_next with timeout 0   polls;
+ *   lmn_request_next, lmn_request_wait   wait, with a time-out;
+ *   lmn_request_options.callback      is called on a thread of the engine;
+ *   LMN_REQUEST_NOTIFY                makes the engine's one descriptor readable, and
+ *                                     lmn_engine_drain says which requests have news: for event
+ *                                     loops, one wake-up per step and not per token.
+ *
  * Results are reproducible: the same request gives the same tokens and bit-identical logits,
- * whatever the thread count, the prefill chunk, or what else the engine is doing (same library
- * version, same CPU target).
+ * whatever the thread count, the prefill chunk, the prefix cache, or what else the engine is doing
+ * (same library version, same CPU target).
  */
 #ifndef LMNATIVE_ENGINE_H_
 #define LMNATIVE_ENGINE_H_
@@ -33,6 +41,16 @@ typedef struct lmn_engine_options {
   uint32_t reserved;
   lmn_progress_fn progress; /* or NULL */
   void *progress_user;
+  uint32_t max_sequences; /* sequences that run at once, 1 to 1024; 0: 64 */
+  uint32_t prefix_cache;  /* reuse of computed prompts: LMN_DEFAULT (yes), LMN_YES, LMN_NO */
+  uint64_t queue_tokens;  /* prompt tokens that may wait, all requests together; 0: no bound */
+  uint64_t queue_bytes;   /* bytes of live requests' buffers, logits not counted; 0: 1 GiB */
+  /* While answers are being generated, prompts are computed in chunks that keep a step below this;
+   * 0: below twice what a step takes without. */
+  uint64_t inter_token_target_ns;
+  int64_t idle_spin_ns;  /* an idle engine spins so long before it sleeps; 0: 50 us; < 0: none */
+  uint32_t trace_events; /* spans kept for lmn_engine_trace_get, up to 2^24; 0: no trace */
+  uint32_t reserved2;
 } lmn_engine_options;
 
 /* Builds an engine for `model`, which it keeps alive. LMN_UNSUPPORTED names an architecture, tensor
@@ -61,6 +79,16 @@ typedef struct lmn_string {
 #define LMN_REQUEST_LOGPROBS 8u      /* chunks carry logprobs (and top_logprobs alternatives) */
 #define LMN_REQUEST_LOGITS 16u       /* chunks carry logits, float32 [token_count, vocab] */
 #define LMN_REQUEST_KEEP_SPECIAL 32u /* control tokens appear in the text of chunks */
+#define LMN_REQUEST_NOTIFY 64u       /* news goes to lmn_engine_drain, by the request's tag */
+
+/* Called when a request has news (new tokens, or its end), on a thread that belongs to the engine.
+ * Take the news with lmn_request_next(request, 0, ...), which gives all of it, or LMN_TIMEOUT if
+ * another call took it; what is not taken causes no further call until there is more. In the
+ * callback every function may be called except lmn_engine_destroy and waiting for this request;
+ * lmn_request_destroy of this request too, which makes it the last call. Calls for one request
+ * never overlap; a callback that takes long delays only its own request (up to 64 such at once).
+ * lmn_request_destroy, on another thread, returns after a running call has. It must not throw. */
+typedef void (*lmn_request_fn)(void *user, lmn_request *request);
 
 /* All pointers are read during submit only. */
 typedef struct lmn_request_options {
@@ -92,11 +120,18 @@ typedef struct lmn_request_options {
   const int32_t *stop_token_ids; /* beside the model's own */
   uint64_t stop_token_id_count;
   uint64_t deadline_ns; /* from submit; then the request ends with LMN_FINISH_DEADLINE; 0: none */
-  uint64_t tag;         /* the caller's own number, handed back by lmn_request_stats_get */
+  uint64_t tag;         /* the caller's own number: see lmn_request_stats_get, lmn_engine_drain */
+  uint64_t
+      tenant; /* waiting requests of different tenants take turns, within a priority; 0: none */
+  uint32_t n; /* answers to the prompt, "samples", 1 to 64; 0: 1. Sample i has seed + i */
+  uint32_t reserved;
+  lmn_request_fn callback; /* or NULL */
+  void *callback_user;
 } lmn_request_options;
 
-/* Queues a request; never blocks. LMN_QUEUE_FULL if the queue is full; LMN_INVALID_ARGUMENT names
- * the field and the range. */
+/* Queues a request; never blocks. LMN_QUEUE_FULL, with the figures, if the queue has no room for
+ * it; LMN_OUT_OF_MEMORY if the whole KV cache has none; LMN_INVALID_ARGUMENT names the field and
+ * the range. */
 LMN_API lmn_status lmn_engine_submit(lmn_engine *engine, const lmn_request_options *options,
                                      lmn_request **request, lmn_error **err);
 
@@ -108,9 +143,10 @@ LMN_API lmn_status lmn_engine_submit(lmn_engine *engine, const lmn_request_optio
 #define LMN_FINISH_ERROR 4
 #define LMN_FINISH_DEADLINE 5 /* deadline_ns passed */
 
+/* News of one sample of a request. */
 typedef struct lmn_chunk {
   uint32_t struct_size;
-  uint32_t finish_reason;   /* LMN_FINISH_*; not NONE in the last chunk */
+  uint32_t finish_reason;   /* LMN_FINISH_*; not NONE in the sample's last chunk */
   const int32_t *token_ids; /* [token_count] */
   uint64_t token_count;     /* may be 0 in the last chunk */
   const char *text;         /* complete characters only; may lag behind the tokens */
@@ -120,16 +156,17 @@ typedef struct lmn_chunk {
   const float *top_logprobs;  /* [token_count, top_logprobs] */
   const float *logits;        /* [token_count, vocab]; NULL unless asked for */
   uint32_t top_logprob_count; /* alternatives per token */
-  uint32_t reserved;
+  uint32_t sample;            /* 0 to n - 1: which of the answers this belongs to */
 } lmn_chunk;
 
-/* Waits for news and hands out all of it. `timeout_ns`: 0 polls, negative waits without end. The
- * chunk's pointers live until the next call of lmn_request_next or the request's destroy. Returns
- * LMN_OK with a chunk; LMN_TIMEOUT if there is nothing yet; after the last chunk LMN_CLOSED. A
+/* Waits for news and hands out all of it, of one sample at a time. `timeout_ns`: 0 polls, negative
+ * waits without end. The chunk's pointers live until the request's destroy. Returns LMN_OK with a
+ * chunk; LMN_TIMEOUT if there is nothing yet; after the last chunk of the last sample LMN_CLOSED. A
  * request that failed returns its own status and message once its tokens were handed out. */
 LMN_API lmn_status lmn_request_next(lmn_request *request, int64_t timeout_ns, lmn_chunk *chunk,
                                     lmn_error **err);
-/* Waits until the request has ended, without taking its chunks. LMN_TIMEOUT if it has not. */
+/* Waits until the request has ended, all samples of it, without taking its chunks. LMN_TIMEOUT if
+ * it has not. */
 LMN_API lmn_status lmn_request_wait(lmn_request *request, int64_t timeout_ns, lmn_error **err);
 /* Asks the engine to stop the request, within one step. Its last chunk says LMN_FINISH_CANCELLED.
  * No-op once ended. */
@@ -141,15 +178,19 @@ typedef struct lmn_request_stats {
   uint32_t struct_size;
   uint32_t finish_reason;
   uint64_t prompt_tokens;
-  uint64_t generated_tokens;
-  uint64_t queue_ns;   /* submit to start */
-  uint64_t prefill_ns; /* start to first token */
-  uint64_t decode_ns;  /* first token to last */
-  uint64_t seed;       /* in use */
+  uint64_t generated_tokens; /* of all samples */
+  uint64_t queue_ns;         /* submit to start */
+  uint64_t prefill_ns;       /* start to first token */
+  uint64_t decode_ns;        /* first token to last */
+  uint64_t seed;             /* in use */
   uint64_t tag;
+  uint64_t cached_tokens; /* prompt tokens that the prefix cache held at the start */
+  uint32_t preemptions;   /* times its pages were taken for others and it was computed anew */
+  uint32_t reserved;
 } lmn_request_stats;
 
-/* The figures of a request so far. */
+/* The figures of a request so far. finish_reason is LMN_FINISH_NONE until every sample has ended,
+ * then that of sample 0. */
 LMN_API lmn_status lmn_request_stats_get(const lmn_request *request, lmn_request_stats *stats,
                                          lmn_error **err);
 
@@ -188,10 +229,73 @@ typedef struct lmn_engine_stats {
   uint64_t generated_tokens;
   uint64_t steps;
   uint64_t load_ns; /* what lmn_engine_create took */
+  uint32_t max_sequences;
+  uint32_t reserved2;
+  uint64_t kv_pages_cached; /* held by the prefix cache alone; counted neither as used nor free */
+  uint64_t queue_tokens;    /* prompt tokens that wait */
+  uint64_t queue_bytes;     /* of live requests' buffers */
+  uint64_t prefix_lookup_tokens; /* prompt tokens of requests that started, since create */
+  uint64_t prefix_hit_tokens;    /* of those, found in the prefix cache */
+  uint64_t preemptions;
+  uint64_t rejected_queue;   /* `rejected`, by reason: queue_capacity, */
+  uint64_t rejected_tokens;  /* queue_tokens, */
+  uint64_t rejected_bytes;   /* queue_bytes, */
+  uint64_t rejected_memory;  /* more KV cache than there is, or no memory for buffers, */
+  uint64_t rejected_invalid; /* arguments, */
+  uint64_t rejected_closed;  /* after the engine closed */
 } lmn_engine_stats;
 
 /* Each figure is exact; together they are not one moment. */
 LMN_API lmn_status lmn_engine_stats_get(const lmn_engine *engine, lmn_engine_stats *stats,
+                                        lmn_error **err);
+
+/* A descriptor that is readable while requests submitted with LMN_REQUEST_NOTIFY have news, for
+ * poll, epoll or an event loop. It belongs to the engine: do not read, write or close it. */
+LMN_API lmn_status lmn_engine_descriptor_get(const lmn_engine *engine, int32_t *descriptor,
+                                             lmn_error **err);
+
+/* Writes the tags of up to `capacity` requests that have news to `tags`, and their number to
+ * *count; never blocks. A request is listed once for all that it has when it is listed, and again
+ * when there is more; one that was destroyed is not. When more than `capacity` have news the
+ * descriptor stays readable. Any thread. */
+LMN_API lmn_status lmn_engine_drain(lmn_engine *engine, uint64_t *tags, size_t capacity,
+                                    size_t *count, lmn_error **err);
+
+/* How long things took since create. Bucket b holds what took less than 64 ns (b = 0), or from
+ * (4 + b % 4) << (b / 4 + 4) ns on: four buckets for each power of two. */
+#define LMN_HISTOGRAM_BUCKETS 128
+typedef struct lmn_histogram {
+  const char *name; /* static */
+  uint64_t count;
+  uint64_t sum_ns;
+  uint64_t max_ns;
+  uint64_t p50_ns; /* percentiles, exact to their bucket */
+  uint64_t p90_ns;
+  uint64_t p99_ns;
+  uint64_t buckets[LMN_HISTOGRAM_BUCKETS];
+} lmn_histogram;
+
+/* Histograms by (buffer, capacity, count), see tokenizer.h. Of steps: "step", and its parts
+ * "schedule", "prepare", "run", "sample", "deliver". Of requests: "queue" (submit to start),
+ * "first_token" (submit to first token), "inter_token". */
+LMN_API lmn_status lmn_engine_histogram_get(const lmn_engine *engine, lmn_histogram *histograms,
+                                            size_t capacity, size_t *count, lmn_error **err);
+
+/* A span of time on the engine thread (request is 0), or of a request's life. */
+typedef struct lmn_trace_event {
+  const char *name;  /* "schedule", "run", ..., "queue", "prefill", "decode"; static */
+  uint64_t begin_ns; /* CLOCK_MONOTONIC */
+  uint64_t end_ns;
+  uint64_t request;   /* its number in the engine, from 1 */
+  uint32_t tokens;    /* computed in the step; of the request's prompt or answer */
+  uint32_t sequences; /* in the step */
+} lmn_trace_event;
+
+/* Takes up to `capacity` spans out of the trace, oldest first, and writes their number to *count;
+ * *lost becomes the number of spans, since create, for which there was no room. LMN_UNSUPPORTED
+ * when trace_events was 0. One thread at a time. */
+LMN_API lmn_status lmn_engine_trace_get(lmn_engine *engine, lmn_trace_event *events,
+                                        size_t capacity, size_t *count, uint64_t *lost,
                                         lmn_error **err);
 
 /* Who holds memory, in bytes. `peak` are the highest values so far. */

