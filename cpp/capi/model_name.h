@@ -16,6 +16,8 @@ namespace lmn::capi {
 // command that installs it.
 Result<std::string> resolve_model_path(const std::string& path);
 
+bool is_file(const std::string& path);  // an existing regular file
+
 // "" or words to add to a not-found error: "did you mean the model name 'smollm2-135m'?"
 std::string suggest_model_name(std::string_view path);
 

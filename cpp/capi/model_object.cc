@@ -52,11 +52,21 @@ ModelSummary summarize(const formats::GgufModel& file) {
   return out;
 }
 
+Result<std::shared_ptr<const Model>> open_null_model(const std::string& path) {
+  LMN_ASSIGN_OR_RETURN(const NullModel null_model, parse_null_model(path));
+  std::vector<std::byte> bytes = null_model_gguf(null_model);
+  LMN_ASSIGN_OR_RETURN(formats::GgufModel file,
+                       formats::GgufModel::parse(bytes, null_model.name()));
+  return std::shared_ptr<const Model>(
+      std::make_shared<Model>(null_model, std::move(bytes), std::move(file)));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
                                                  const formats::GgufOptions& options) {
   if (path.empty()) return error(Code::kInvalidArgument, "the model path is empty");
+  if (is_null_model_name(path) && !is_file(path)) return open_null_model(path);
   LMN_ASSIGN_OR_RETURN(const std::string resolved, resolve_model_path(path));
   Result<formats::GgufModel> file = formats::GgufModel::open(resolved, options);
   if (!file.ok()) {
@@ -70,6 +80,13 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
 
 Model::Model(formats::GgufModel file)
     : pid_(::getpid()), file_(std::move(file)), summary_(summarize(file_)) {}
+
+Model::Model(const NullModel& null_model, std::vector<std::byte> bytes, formats::GgufModel file)
+    : pid_(::getpid()),
+      null_model_(null_model),
+      bytes_(std::move(bytes)),
+      file_(std::move(file)),
+      summary_(summarize(file_)) {}
 
 Result<std::unique_lock<std::mutex>> Model::lock(std::mutex& mutex) const {
   if (::getpid() == pid_) return std::unique_lock<std::mutex>(mutex);

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capi/null_model.h"
 #include "core/status.h"
 #include "formats/gguf.h"
 #include "text/tokenizer.h"
@@ -40,12 +41,17 @@ struct ModelSummary {
 
 class Model {
  public:
-  // `path` may be a known name (model_name.h).
+  // `path` may be a known name (model_name.h, null_model.h).
   static Result<std::shared_ptr<const Model>> open(const std::string& path,
                                                    const formats::GgufOptions& options);
   explicit Model(formats::GgufModel file);
+  // `bytes` are what `file` was parsed from.
+  Model(const NullModel& null_model, std::vector<std::byte> bytes, formats::GgufModel file);
 
   const formats::GgufModel& file() const { return file_; }
+  // Of a null model; else nothing. `file` then describes it, and has no files behind it.
+  const std::optional<NullModel>& null_model() const { return null_model_; }
+  size_t generated_bytes() const { return bytes_.size(); }  // of a null model's description
   const ModelSummary& summary() const { return summary_; }
 
   // Built by the first caller, while others wait; the same object, or the same error, for all. IO
@@ -63,6 +69,8 @@ class Model {
   Result<std::unique_lock<std::mutex>> lock(std::mutex& mutex) const;
 
   const pid_t pid_;  // that opened it
+  std::optional<NullModel> null_model_;
+  std::vector<std::byte> bytes_;  // what a null model's `file_` points into
   formats::GgufModel file_;
   ModelSummary summary_;
 
