@@ -3,6 +3,8 @@
 // Exports of lmnative/engine.h that take an lmn_engine.
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <tuple>
 
 #include "capi/available_memory.h"
 #include "capi/engine_handle.h"
@@ -10,39 +12,59 @@
 #include "capi/options.h"
 #include "capi/progress.h"
 #include "capi/tensor.h"
+#include "capi/tri_state.h"
 
 namespace lmn::capi {
 namespace {
 
+// Above `most`: names the field, the value and the range.
+Status check_most(uint64_t value, uint64_t most, const char* field) {
+  if (value <= most) return {};
+  return error(Code::kInvalidArgument, "lmn_engine_options.%s is %llu; it is 0 to %llu", field,
+               static_cast<unsigned long long>(value), static_cast<unsigned long long>(most));
+}
+
 Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
-  constexpr uint32_t kMax = std::numeric_limits<int32_t>::max();
+  constexpr uint64_t kMax32 = std::numeric_limits<int32_t>::max();
+  constexpr uint64_t kMax64 = std::numeric_limits<int64_t>::max();
   LMN_RETURN_IF_ERROR(check_flags(given.flags, 0, "lmn_engine_options.flags"));
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_engine_options.reserved"));
+  LMN_RETURN_IF_ERROR(check_reserved(given.reserved2, "lmn_engine_options.reserved2"));
   if (given.threads < 0 || given.threads > 1024) {
     return error(Code::kInvalidArgument,
                  "lmn_engine_options.threads is %d; it is 1 to 1024, or 0 for the default",
                  given.threads);
   }
-  if (given.prefill_chunk_tokens > static_cast<uint32_t>(kMaxPrefillChunk)) {
-    return error(Code::kInvalidArgument,
-                 "lmn_engine_options.prefill_chunk_tokens is %u; it is 1 to %d, or 0 for %d",
-                 given.prefill_chunk_tokens, kMaxPrefillChunk, kDefaultPrefillChunk);
-  }
-  const std::pair<uint32_t, const char*> counts[] = {{given.context_tokens, "context_tokens"},
-                                                     {given.kv_tokens, "kv_tokens"},
-                                                     {given.queue_capacity, "queue_capacity"}};
-  for (const auto& [value, field] : counts) {
-    if (value > kMax) {
-      return error(Code::kInvalidArgument, "lmn_engine_options.%s is %u; it is %u at most", field,
-                   value, kMax);
-    }
+  const std::tuple<uint64_t, uint64_t, const char*> fields[] = {
+      {given.context_tokens, kMax32, "context_tokens"},
+      {given.kv_tokens, kMax32, "kv_tokens"},
+      {given.prefill_chunk_tokens, kMaxPrefillChunk, "prefill_chunk_tokens"},
+      {given.queue_capacity, kMax32, "queue_capacity"},
+      {given.max_sequences, kMaxSequences, "max_sequences"},
+      {given.queue_tokens, kMax64, "queue_tokens"},
+      {given.queue_bytes, kMax64, "queue_bytes"},
+      {given.inter_token_target_ns, kMax64, "inter_token_target_ns"},
+      {given.trace_events, uint64_t{1} << 24, "trace_events"},
+  };
+  for (const auto& [value, most, field] : fields) {
+    LMN_RETURN_IF_ERROR(check_most(value, most, field));
   }
   BuildOptions out;
   out.threads = given.threads;
   out.context_tokens = static_cast<int32_t>(given.context_tokens);
-  out.kv_tokens = given.kv_tokens;
+  out.max_sequences = static_cast<int32_t>(given.max_sequences);
   out.prefill_chunk_tokens = static_cast<int32_t>(given.prefill_chunk_tokens);
-  out.queue_capacity = static_cast<int32_t>(given.queue_capacity);
+  engine::EngineOptions& engine = out.engine;
+  engine.kv_tokens = given.kv_tokens;
+  engine.queue_capacity = static_cast<int32_t>(given.queue_capacity);
+  engine.queue_tokens = static_cast<int64_t>(given.queue_tokens);
+  engine.queue_bytes = static_cast<int64_t>(given.queue_bytes);
+  LMN_ASSIGN_OR_RETURN(const std::optional<bool> prefix_cache,
+                       tri_state(given.prefix_cache, "lmn_engine_options.prefix_cache"));
+  engine.prefix_cache = prefix_cache.value_or(true);
+  engine.inter_token_target_ns = static_cast<int64_t>(given.inter_token_target_ns);
+  engine.idle_spin_ns = given.idle_spin_ns;
+  engine.trace_events = static_cast<int32_t>(given.trace_events);
   return out;
 }
 
@@ -112,6 +134,44 @@ Outcome score(const BuiltEngine& engine, const DLManagedTensorVersioned& ids,
   return {};
 }
 
+static_assert(LMN_HISTOGRAM_BUCKETS == engine::kHistogramBuckets);
+
+lmn_histogram to_c(const engine::HistogramSnapshot& from) {
+  lmn_histogram out{};
+  out.name = from.name;
+  out.count = u64(from.count);
+  out.sum_ns = u64(from.sum_ns);
+  out.max_ns = u64(from.max_ns);
+  out.p50_ns = u64(from.percentile(0.50));
+  out.p90_ns = u64(from.percentile(0.90));
+  out.p99_ns = u64(from.percentile(0.99));
+  std::transform(from.buckets.begin(), from.buckets.end(), out.buckets, u64);
+  return out;
+}
+
+lmn_trace_event to_c(const engine::TraceEvent& from) {
+  return {from.name,    u64(from.begin_ns), u64(from.end_ns),
+          from.request, u32(from.tokens),   u32(from.sequences)};
+}
+
+// Through a block on the stack: the engine writes its own struct.
+Status take_trace(engine::Engine& engine, std::span<lmn_trace_event> events, size_t* count,
+                  uint64_t* lost) {
+  constexpr size_t kBlock = 64;
+  engine::TraceEvent block[kBlock];
+  size_t taken = 0;
+  while (true) {
+    const size_t wanted = std::min(kBlock, events.size() - taken);
+    LMN_ASSIGN_OR_RETURN(const size_t got, engine.trace(std::span(block, wanted), lost));
+    std::transform(block, block + got, events.begin() + static_cast<ptrdiff_t>(taken),
+                   [](const engine::TraceEvent& event) { return to_c(event); });
+    taken += got;
+    if (got == 0 || got < kBlock || taken == events.size()) break;
+  }
+  *count = taken;
+  return {};
+}
+
 }  // namespace
 }  // namespace lmn::capi
 
@@ -149,9 +209,7 @@ lmn_status lmn_engine_submit(lmn_engine* engine, const lmn_request_options* opti
     LMN_RETURN_IF_ERROR(engine->process.check("engine"));
     lmn_request_options given;
     LMN_RETURN_IF_ERROR(read_options(options, "lmn_request_options", &given));
-    LMN_ASSIGN_OR_RETURN(std::unique_ptr<lmn_request> handle, submit(engine->built, given));
-    *request = handle.release();
-    return {};
+    return submit(engine->built, given, request);
   });
 }
 
@@ -190,13 +248,76 @@ lmn_status lmn_engine_stats_get(const lmn_engine* engine, lmn_engine_stats* stat
     out.finished = u64(now.finished);
     out.cancelled = u64(now.cancelled);
     out.failed = u64(now.failed);
-    out.rejected = u64(now.rejected);
+    const auto rejected = [&](engine::RejectReason reason) {
+      return u64(now.rejected[static_cast<size_t>(reason)]);
+    };
+    out.rejected = u64(std::accumulate(now.rejected.begin(), now.rejected.end(), int64_t{0}));
     out.prompt_tokens = u64(now.prompt_tokens);
     out.generated_tokens = u64(now.generated_tokens);
     out.steps = u64(now.steps);
     out.load_ns = u64(engine->built.load_ns);
+    out.max_sequences = u32(engine->built.max_sequences);
+    out.kv_pages_cached = u64(now.kv_pages_cached);
+    out.queue_tokens = u64(now.queue_tokens);
+    out.queue_bytes = u64(now.queue_bytes);
+    out.prefix_lookup_tokens = u64(now.prefix_lookup_tokens);
+    out.prefix_hit_tokens = u64(now.prefix_hit_tokens);
+    out.preemptions = u64(now.preemptions);
+    out.rejected_queue = rejected(engine::RejectReason::kQueue);
+    out.rejected_tokens = rejected(engine::RejectReason::kTokens);
+    out.rejected_bytes = rejected(engine::RejectReason::kBytes);
+    out.rejected_memory = rejected(engine::RejectReason::kMemory);
+    out.rejected_invalid = rejected(engine::RejectReason::kInvalid);
+    out.rejected_closed = rejected(engine::RejectReason::kClosed);
     write_output(out, stats);
     return {};
+  });
+}
+
+lmn_status lmn_engine_descriptor_get(const lmn_engine* engine, int32_t* descriptor,
+                                     lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(engine);
+    LMN_REQUIRE_ONE(descriptor);
+    LMN_RETURN_IF_ERROR(engine->process.check("engine"));
+    *descriptor = engine->built.object->descriptor();
+    return {};
+  });
+}
+
+lmn_status lmn_engine_drain(lmn_engine* engine, uint64_t* tags, size_t capacity, size_t* count,
+                            lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(engine);
+    LMN_RETURN_IF_ERROR(check_buffer(tags, capacity, "tags", count, "count"));
+    LMN_RETURN_IF_ERROR(engine->process.check("engine"));
+    LMN_ASSIGN_OR_RETURN(*count, engine->built.object->drain(std::span(tags, capacity)));
+    return {};
+  });
+}
+
+lmn_status lmn_engine_histogram_get(const lmn_engine* engine, lmn_histogram* histograms,
+                                    size_t capacity, size_t* count, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(engine);
+    LMN_RETURN_IF_ERROR(check_buffer(histograms, capacity, "histograms", count, "count"));
+    LMN_RETURN_IF_ERROR(engine->process.check("engine"));
+    const std::vector<engine::HistogramSnapshot> snapshots = engine->built.object->histograms();
+    return write_items(histograms, capacity, snapshots.size(), count, [&](lmn_histogram* out) {
+      std::transform(snapshots.begin(), snapshots.end(), out,
+                     [](const engine::HistogramSnapshot& from) { return to_c(from); });
+    });
+  });
+}
+
+lmn_status lmn_engine_trace_get(lmn_engine* engine, lmn_trace_event* events, size_t capacity,
+                                size_t* count, uint64_t* lost, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(engine);
+    LMN_RETURN_IF_ERROR(check_buffer(events, capacity, "events", count, "count"));
+    LMN_REQUIRE_ONE(lost);
+    LMN_RETURN_IF_ERROR(engine->process.check("engine"));
+    return take_trace(*engine->built.object, std::span(events, capacity), count, lost);
   });
 }
 

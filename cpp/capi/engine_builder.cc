@@ -10,6 +10,7 @@
 #include "capi/available_memory.h"
 #include "cpu/cpu_device.h"
 #include "engine/kv_cache.h"
+#include "engine/null_runner.h"
 #include "engine/plan_runner.h"
 #include "graph/passes/passes.h"
 #include "models/model.h"
@@ -21,12 +22,10 @@
 namespace lmn::capi {
 namespace {
 
-// Logits rows of one step. A score of n tokens takes n / kMaxOutputs steps at least; more rows
-// would not make a step of a matrix product cheaper per row, and each costs a row of the vocabulary
-// in the arena.
-constexpr int32_t kMaxOutputs = 64;
-// The engine runs one sequence at a time.
-constexpr int32_t kMaxSequences = 1;
+// Logits rows of one step at least. A score of n tokens takes n / kOutputs steps; more rows would
+// not make a step of a matrix product cheaper per row, and each costs a row of the vocabulary in
+// the arena.
+constexpr int32_t kOutputs = 64;
 
 // What the engine points into; released after everything else of it. The ledger outlives its
 // entries.
@@ -90,10 +89,42 @@ Result<int32_t> choose_context(const models::LanguageModelConfig& config, int32_
   return static_cast<int32_t>(wanted == 0 ? most : wanted);
 }
 
+// Each running sequence has its token and its logits in a step, however small prompts are cut.
+engine::StepLimits step_limits(const models::LanguageModelConfig& config,
+                               const engine::EngineOptions& how, int32_t sequences) {
+  engine::StepLimits limits;
+  limits.sequences = sequences;
+  limits.tokens = std::max(how.prefill_chunk_tokens, sequences);
+  limits.outputs = std::min(std::max(kOutputs, sequences), limits.tokens);
+  limits.table_stride = static_cast<int32_t>(engine::kv_pages(how.context_tokens));
+  limits.vocab_size = static_cast<int32_t>(config.vocab);
+  return limits;
+}
+
+// Memory of an engine, in bytes, before any of it is taken.
+struct Need {
+  int64_t weights = 0;
+  int64_t activations = 0;
+  int64_t kv = 0;
+  int64_t kv_tokens = 0;
+  int32_t sequences = 0;
+
+  Status check() const {
+    char what[200];
+    std::snprintf(what, sizeof(what),
+                  "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations for %d "
+                  "sequences, %.1f MiB of KV cache for %lld tokens)",
+                  mebibytes(weights), mebibytes(activations), sequences, mebibytes(kv),
+                  static_cast<long long>(kv_tokens));
+    return check_fits(weights + activations + kv, what,
+                      "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens");
+  }
+};
+
 Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph graph,
                                                Device& device, parallel::ThreadTeam& team,
-                                               const engine::StepLimits& limits, int64_t kv_tokens,
-                                               int64_t kv_bytes, Progress& progress) {
+                                               const engine::StepLimits& limits, Need need,
+                                               Progress& progress) {
   graph::PassOptions passes;
   passes.linear_input_type = device.kernels().linear_input_type;
   LMN_ASSIGN_OR_RETURN(graph::Graph optimized, graph::optimize(std::move(graph), passes));
@@ -102,14 +133,10 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
   options.max_outputs = limits.outputs;
   options.max_sequences = limits.sequences;
   options.max_pages_per_sequence = limits.table_stride;
-  options.before_allocation = [&](int64_t packed, int64_t arena) -> Status {
-    char what[160];
-    std::snprintf(what, sizeof(what),
-                  "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations, %.1f MiB of KV "
-                  "cache for %lld tokens)",
-                  mebibytes(packed), mebibytes(arena), mebibytes(kv_bytes),
-                  static_cast<long long>(kv_tokens));
-    return check_fits(packed + arena + kv_bytes, what, "lower kv_tokens or context_tokens");
+  options.before_allocation = [&](int64_t packed, int64_t arena) {
+    need.weights = packed;
+    need.activations = arena;
+    return need.check();
   };
   options.before_read = [&](const TensorView&) -> Status {
     if (progress.stopped()) return cancelled();
@@ -126,6 +153,33 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
   return plan;
 }
 
+// A null model has no graph, and of its configuration what an engine asks for.
+Result<models::LanguageModel> build_language_model(const Model& model) {
+  if (!model.null_model().has_value()) return models::build(model.file(), model.file().owner());
+  models::LanguageModel language;
+  language.config.vocab = model.null_model()->vocab;
+  language.config.context_length = model.null_model()->context;
+  return language;
+}
+
+Result<std::unique_ptr<engine::StepRunner>> build_runner(
+    const Model& model, models::LanguageModel language, parallel::ThreadTeam& team,
+    const engine::StepLimits& limits, Need need, KeepAlive& keep, Progress& progress) {
+  if (const std::optional<NullModel>& null_model = model.null_model(); null_model.has_value()) {
+    need.activations = engine::null_runner_bytes(limits);
+    LMN_RETURN_IF_ERROR(need.check());
+    keep.record(memory::Owner::kArena, need.activations);
+    return engine::make_null_runner(
+        {limits, null_model->step_ns, null_model->token_ns, null_model->likeliest_token()});
+  }
+  LMN_ASSIGN_OR_RETURN(
+      std::unique_ptr<plan::Plan> plan,
+      build_plan(model, std::move(language.graph), *keep.device, team, limits, need, progress));
+  keep.record(memory::Owner::kPackedWeights, plan->packed_bytes());
+  keep.record(memory::Owner::kArena, plan->arena_bytes());
+  return engine::make_plan_runner(std::move(plan), limits);
+}
+
 }  // namespace
 
 Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const BuildOptions& options,
@@ -134,7 +188,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   const formats::GgufModel& file = model->file();
   LMN_RETURN_IF_ERROR(file.check_unchanged());  // before anybody reads from the mapping
   TokenizerTask tokenizer_task(model.get());
-  LMN_ASSIGN_OR_RETURN(models::LanguageModel language, models::build(file, file.owner()));
+  LMN_ASSIGN_OR_RETURN(models::LanguageModel language, build_language_model(*model));
 
   auto keep = std::make_shared<KeepAlive>();
   keep->model = model;
@@ -144,35 +198,27 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
     keep->record(copied ? memory::Owner::kFileCopy : memory::Owner::kMapped,
                  static_cast<int64_t>(part->bytes().size()));
   }
+  keep->record(memory::Owner::kFileCopy, static_cast<int64_t>(model->generated_bytes()));
   LMN_ASSIGN_OR_RETURN(keep->device, cpu::create_cpu_device(""));
   engine::EngineParts parts;
   LMN_ASSIGN_OR_RETURN(parts.team, parallel::ThreadTeam::create({.threads = options.threads}));
 
-  engine::EngineOptions how;
+  engine::EngineOptions how = options.engine;
   LMN_ASSIGN_OR_RETURN(how.context_tokens, choose_context(language.config, options.context_tokens));
-  how.kv_tokens = options.kv_tokens;
-  how.queue_capacity =
-      options.queue_capacity == 0 ? engine::kDefaultQueueCapacity : options.queue_capacity;
+  if (how.queue_capacity == 0) how.queue_capacity = engine::kDefaultQueueCapacity;
   how.prefill_chunk_tokens =
       options.prefill_chunk_tokens == 0 ? kDefaultPrefillChunk : options.prefill_chunk_tokens;
-
-  engine::StepLimits limits;
-  limits.tokens = how.prefill_chunk_tokens;
-  limits.sequences = kMaxSequences;
-  limits.outputs = std::min(kMaxOutputs, limits.tokens);
-  limits.table_stride = static_cast<int32_t>(engine::kv_pages(how.context_tokens));
-  limits.vocab_size = static_cast<int32_t>(language.config.vocab);
+  const int32_t sequences = options.max_sequences == 0 ? kDefaultSequences : options.max_sequences;
+  const engine::StepLimits limits = step_limits(language.config, how, sequences);
   const engine::KvShape kv_shape = {static_cast<int32_t>(language.config.layers),
                                     static_cast<int32_t>(language.config.kv_heads),
                                     static_cast<int32_t>(language.config.head_dim)};
-  const int64_t kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
-  LMN_ASSIGN_OR_RETURN(const int64_t kv_bytes, engine::kv_bytes(kv_shape, how.kv_dtype, kv_tokens));
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan,
-                       build_plan(*model, std::move(language.graph), *keep->device, *parts.team,
-                                  limits, kv_tokens, kv_bytes, progress));
-  keep->record(memory::Owner::kPackedWeights, plan->packed_bytes());
-  keep->record(memory::Owner::kArena, plan->arena_bytes());
-  LMN_ASSIGN_OR_RETURN(parts.runner, engine::make_plan_runner(std::move(plan), limits));
+  Need need;
+  need.sequences = sequences;
+  need.kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
+  LMN_ASSIGN_OR_RETURN(need.kv, engine::kv_bytes(kv_shape, how.kv_dtype, need.kv_tokens));
+  LMN_ASSIGN_OR_RETURN(parts.runner, build_runner(*model, std::move(language), *parts.team, limits,
+                                                  need, *keep, progress));
 
   BuiltEngine built;
   tokenizer_task.join();
@@ -192,6 +238,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   LMN_ASSIGN_OR_RETURN(built.object, engine::Engine::create(std::move(parts), how));
   built.model = std::move(model);
   built.queue_capacity = how.queue_capacity;
+  built.max_sequences = sequences;
   built.load_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
           .count();

@@ -18,10 +18,15 @@ namespace lmn::capi {
 struct BuildOptions {
   int32_t threads = 0;               // 0: default_thread_count()
   int32_t context_tokens = 0;        // 0: the model's
-  int64_t kv_tokens = 0;             // 0: context_tokens
+  int32_t max_sequences = 0;         // 0: kDefaultSequences
   int32_t prefill_chunk_tokens = 0;  // 0: kDefaultPrefillChunk
-  int32_t queue_capacity = 0;        // 0: the engine's default
+  engine::EngineOptions engine;      // all other fields of it, as given; 0: its defaults
 };
+
+// Sequences that run at once. More still raise the throughput of a large model, but not much, and
+// each costs a row of logits and a row of the block tables.
+inline constexpr int32_t kDefaultSequences = 64;
+inline constexpr int32_t kMaxSequences = 1024;
 
 // A longer chunk no longer makes a matrix product faster on a CPU: its weights were read once for
 // all rows already.
@@ -38,6 +43,7 @@ struct BuiltEngine {
   Status tokenizer_error;
   int64_t load_ns = 0;
   int32_t queue_capacity = 0;
+  int32_t max_sequences = 0;
 };
 
 // Progress is stepped on the calling thread.

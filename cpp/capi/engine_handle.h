@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "capi/engine_builder.h"
 #include "capi/guard.h"
@@ -41,24 +42,32 @@ struct lmn_engine {
 };
 
 struct lmn_request {
-  // Declared before `object`, so released after it: the engine writes to `logits` until the object
-  // is gone.
-  std::shared_ptr<lmn::memory::Ledger> ledger;  // of `booked`, which may outlive the engine
+  ~lmn_request() {
+    // Waits for a running callback, which may use this handle meanwhile: all of it is still here.
+    owner.reset();
+  }
+
+  // Of `booked`, which may outlive the engine. The engine writes to `logits` until `owner` is gone.
+  std::shared_ptr<lmn::memory::Ledger> ledger;
   std::shared_ptr<std::byte> logits;
   lmn::memory::LedgerEntry booked;  // the bytes of `logits`
-  std::shared_ptr<lmn::engine::Request> object;
+  std::shared_ptr<lmn::engine::Request> owner;
+  lmn::engine::Request* object = nullptr;  // what `owner` holds; stays while it is being released
   uint64_t tag = 0;
   int32_t top_logprobs = 0;
   lmn::capi::Process process;
 
-  // Of lmn_request_next, hence of one thread at a time.
-  bool ended = false;  // the last chunk was handed out
+  lmn_request_fn callback = nullptr;
+  void* callback_user = nullptr;
+  // Held by submit until the handle is complete and with the caller. The engine may call back
+  // before that; the callback then waits here.
+  std::mutex birth;
 };
 
 namespace lmn::capi {
 
-// Reads everything the options point to, tokenises the prompt, and queues the request.
-Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine,
-                                            const lmn_request_options& options);
+// Reads everything the options point to, tokenises the prompt, and queues the request. *request is
+// set before the first callback.
+Status submit(const BuiltEngine& engine, const lmn_request_options& options, lmn_request** request);
 
 }  // namespace lmn::capi

@@ -41,8 +41,6 @@ lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk*
     LMN_REQUIRE_ONE(request);
     LMN_RETURN_IF_ERROR(check_output(chunk, "chunk", "lmn_chunk"));
     LMN_RETURN_IF_ERROR(request->process.check("request"));
-    if (request->ended)
-      return Outcome::answer(Code::kClosed, "the request's last chunk was handed out before");
     engine::Chunk news;
     LMN_RETURN_IF_ERROR(request->object->next(timeout_ns, &news));
     lmn_chunk out{};
@@ -58,7 +56,7 @@ lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk*
       out.top_logprob_count = static_cast<uint32_t>(request->top_logprobs);
     }
     out.logits = news.token_ids.empty() ? nullptr : news.logits;
-    request->ended = out.finish_reason != LMN_FINISH_NONE;
+    out.sample = static_cast<uint32_t>(news.sample);
     write_output(out, chunk);
     return {};
   });
@@ -101,6 +99,8 @@ lmn_status lmn_request_stats_get(const lmn_request* request, lmn_request_stats* 
     out.decode_ns = static_cast<uint64_t>(now.decode_ns);
     out.seed = now.seed;
     out.tag = request->tag;
+    out.cached_tokens = static_cast<uint64_t>(now.cached_tokens);
+    out.preemptions = static_cast<uint32_t>(now.preemptions);
     write_output(out, stats);
     return {};
   });

@@ -5,6 +5,7 @@
 // business are checked by the engine.
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <optional>
 
 #include "capi/available_memory.h"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr uint32_t kKnownFlags = LMN_REQUEST_PARSE_SPECIAL | LMN_REQUEST_SEED |
                                  LMN_REQUEST_IGNORE_EOS | LMN_REQUEST_LOGPROBS |
-                                 LMN_REQUEST_LOGITS | LMN_REQUEST_KEEP_SPECIAL;
+                                 LMN_REQUEST_LOGITS | LMN_REQUEST_KEEP_SPECIAL | LMN_REQUEST_NOTIFY;
 
 // A pointer with a count behind it: NULL needs a count of 0.
 Status check_array(const void* pointer, uint64_t count, const char* field) {
@@ -120,49 +121,85 @@ Status read_stops(const lmn_request_options& given, engine::RequestOptions* out)
   return {};
 }
 
+// Memory for the logits of every sample, where the caller wants them: [n, max_tokens, vocab].
+Status allocate_logits(const BuiltEngine& engine, engine::RequestOptions* options,
+                       lmn_request* request) {
+  const int64_t limit = engine.object->answer_limit(options->max_tokens,
+                                                    static_cast<int64_t>(options->prompt.size()));
+  // 0: the engine refuses the prompt.
+  options->max_tokens = static_cast<int32_t>(std::max<int64_t>(limit, 0));
+  if (options->max_tokens == 0) return {};
+  const int64_t rows = int64_t{options->samples} * options->max_tokens;
+  const int64_t bytes = rows * engine.object->vocab_size() * int64_t{sizeof(float)};
+  LMN_RETURN_IF_ERROR(check_fits(bytes, "the logits of a request (LMN_REQUEST_LOGITS)",
+                                 "set a lower max_tokens, or a lower n"));
+  LMN_ASSIGN_OR_RETURN(request->logits,
+                       allocate_zeroed(static_cast<size_t>(bytes), "logits of a request"));
+  request->ledger = engine.ledger;
+  request->booked = memory::LedgerEntry(engine.ledger.get(), memory::Owner::kRequests, bytes);
+  options->logits = reinterpret_cast<float*>(request->logits.get());
+  options->logits_rows = options->max_tokens;
+  return {};
+}
+
+// From the engine to the caller. The handle may be gone when the caller's function returns.
+void call_back(void* user) {
+  auto* request = static_cast<lmn_request*>(user);
+  { const std::lock_guard born(request->birth); }
+  try {
+    request->callback(request->callback_user, request);
+  } catch (...) {  // C++ on the other side, which must not throw: ignored
+  }
+}
+
+Result<int32_t> read_samples(const lmn_request_options& given) {
+  if (given.n <= static_cast<uint32_t>(engine::kMaxSamples))
+    return static_cast<int32_t>(std::max(given.n, 1u));
+  return error(Code::kInvalidArgument, "lmn_request_options.n is %u; it is 1 to %d, or 0 for 1",
+               given.n, engine::kMaxSamples);
+}
+
 }  // namespace
 
-Result<std::unique_ptr<lmn_request>> submit(const BuiltEngine& engine,
-                                            const lmn_request_options& given) {
+Status submit(const BuiltEngine& engine, const lmn_request_options& given, lmn_request** out) {
   LMN_RETURN_IF_ERROR(check_flags(given.flags, kKnownFlags, "lmn_request_options.flags"));
+  LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_request_options.reserved"));
   constexpr uint32_t kMax = std::numeric_limits<int32_t>::max();
   engine::RequestOptions options;
+  LMN_ASSIGN_OR_RETURN(options.samples, read_samples(given));
   LMN_ASSIGN_OR_RETURN(options.sampling, read_sampling(given));
   LMN_RETURN_IF_ERROR(read_stops(given, &options));
   LMN_ASSIGN_OR_RETURN(options.prompt, read_prompt(engine, given));
   options.max_tokens = static_cast<int32_t>(std::min(given.max_tokens, kMax));
   options.priority = given.priority;
+  options.tenant = given.tenant;
   options.ignore_eos = (given.flags & LMN_REQUEST_IGNORE_EOS) != 0;
   options.skip_special = (given.flags & LMN_REQUEST_KEEP_SPECIAL) == 0;
   options.text = engine.tokenizer != nullptr;
   options.deadline_ns = static_cast<int64_t>(
       std::min<uint64_t>(given.deadline_ns, std::numeric_limits<int64_t>::max()));
+  options.notify = (given.flags & LMN_REQUEST_NOTIFY) != 0;
+  options.tag = given.tag;
 
   auto request = std::make_unique<lmn_request>();
   request->tag = given.tag;
   request->top_logprobs = std::max(options.sampling.logprobs, 0);
-  if ((given.flags & LMN_REQUEST_LOGITS) != 0) {
-    const int64_t limit = engine.object->answer_limit(options.max_tokens,
-                                                      static_cast<int64_t>(options.prompt.size()));
-    // 0: the engine refuses the prompt.
-    options.max_tokens = static_cast<int32_t>(std::max<int64_t>(limit, 0));
-    if (options.max_tokens > 0) {
-      const size_t rows = static_cast<size_t>(options.max_tokens);
-      const size_t columns = static_cast<size_t>(engine.object->vocab_size());
-      LMN_RETURN_IF_ERROR(check_fits(static_cast<int64_t>(rows * columns * sizeof(float)),
-                                     "the logits of a request (LMN_REQUEST_LOGITS)",
-                                     "set a lower max_tokens"));
-      LMN_ASSIGN_OR_RETURN(request->logits,
-                           allocate_zeroed(rows * columns * sizeof(float), "logits of a request"));
-      request->ledger = engine.ledger;
-      request->booked = memory::LedgerEntry(engine.ledger.get(), memory::Owner::kRequests,
-                                            static_cast<int64_t>(rows * columns * sizeof(float)));
-      options.logits = reinterpret_cast<float*>(request->logits.get());
-      options.logits_rows = options.max_tokens;
-    }
+  std::unique_lock<std::mutex> birth;
+  if (given.callback != nullptr) {
+    request->callback = given.callback;
+    request->callback_user = given.callback_user;
+    options.callback = call_back;
+    options.callback_user = request.get();
+    birth = std::unique_lock(request->birth);
   }
-  LMN_ASSIGN_OR_RETURN(request->object, engine.object->submit(std::move(options)));
-  return request;
+  if ((given.flags & LMN_REQUEST_LOGITS) != 0) {
+    LMN_RETURN_IF_ERROR(allocate_logits(engine, &options, request.get()));
+  }
+  LMN_ASSIGN_OR_RETURN(request->owner, engine.object->submit(std::move(options)));
+  request->object = request->owner.get();
+  *out = request.release();
+  return {};
+  // A callback may destroy the handle as soon as `birth` is unlocked, which a mutex allows.
 }
 
 }  // namespace lmn::capi

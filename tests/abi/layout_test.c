@@ -19,7 +19,7 @@
                  #type "." #field " moved")
 #define VALUE(name, value) _Static_assert((name) == (value), #name " changed its value")
 
-SIZE(lmn_engine_options, 48);
+SIZE(lmn_engine_options, 96);
 FIELD(lmn_engine_options, struct_size, 0, 4);
 FIELD(lmn_engine_options, flags, 4, 4);
 FIELD(lmn_engine_options, threads, 8, 4);
@@ -30,6 +30,14 @@ FIELD(lmn_engine_options, queue_capacity, 24, 4);
 FIELD(lmn_engine_options, reserved, 28, 4);
 FIELD(lmn_engine_options, progress, 32, 8);
 FIELD(lmn_engine_options, progress_user, 40, 8);
+FIELD(lmn_engine_options, max_sequences, 48, 4);
+FIELD(lmn_engine_options, prefix_cache, 52, 4);
+FIELD(lmn_engine_options, queue_tokens, 56, 8);
+FIELD(lmn_engine_options, queue_bytes, 64, 8);
+FIELD(lmn_engine_options, inter_token_target_ns, 72, 8);
+FIELD(lmn_engine_options, idle_spin_ns, 80, 8);
+FIELD(lmn_engine_options, trace_events, 88, 4);
+FIELD(lmn_engine_options, reserved2, 92, 4);
 
 ELEMENT(lmn_token_bias, 8);
 FIELD(lmn_token_bias, id, 0, 4);
@@ -39,7 +47,7 @@ ELEMENT(lmn_string, 16);
 FIELD(lmn_string, data, 0, 8);
 FIELD(lmn_string, bytes, 8, 8);
 
-SIZE(lmn_request_options, 160);
+SIZE(lmn_request_options, 192);
 FIELD(lmn_request_options, struct_size, 0, 4);
 FIELD(lmn_request_options, flags, 4, 4);
 FIELD(lmn_request_options, prompt, 8, 8);
@@ -67,6 +75,11 @@ FIELD(lmn_request_options, stop_token_ids, 128, 8);
 FIELD(lmn_request_options, stop_token_id_count, 136, 8);
 FIELD(lmn_request_options, deadline_ns, 144, 8);
 FIELD(lmn_request_options, tag, 152, 8);
+FIELD(lmn_request_options, tenant, 160, 8);
+FIELD(lmn_request_options, n, 168, 4);
+FIELD(lmn_request_options, reserved, 172, 4);
+FIELD(lmn_request_options, callback, 176, 8);
+FIELD(lmn_request_options, callback_user, 184, 8);
 
 SIZE(lmn_chunk, 80);
 FIELD(lmn_chunk, struct_size, 0, 4);
@@ -80,9 +93,9 @@ FIELD(lmn_chunk, top_ids, 48, 8);
 FIELD(lmn_chunk, top_logprobs, 56, 8);
 FIELD(lmn_chunk, logits, 64, 8);
 FIELD(lmn_chunk, top_logprob_count, 72, 4);
-FIELD(lmn_chunk, reserved, 76, 4);
+FIELD(lmn_chunk, sample, 76, 4);
 
-SIZE(lmn_request_stats, 64);
+SIZE(lmn_request_stats, 80);
 FIELD(lmn_request_stats, struct_size, 0, 4);
 FIELD(lmn_request_stats, finish_reason, 4, 4);
 FIELD(lmn_request_stats, prompt_tokens, 8, 8);
@@ -92,6 +105,9 @@ FIELD(lmn_request_stats, prefill_ns, 32, 8);
 FIELD(lmn_request_stats, decode_ns, 40, 8);
 FIELD(lmn_request_stats, seed, 48, 8);
 FIELD(lmn_request_stats, tag, 56, 8);
+FIELD(lmn_request_stats, cached_tokens, 64, 8);
+FIELD(lmn_request_stats, preemptions, 72, 4);
+FIELD(lmn_request_stats, reserved, 76, 4);
 
 SIZE(lmn_score_options, 24);
 FIELD(lmn_score_options, struct_size, 0, 4);
@@ -99,7 +115,7 @@ FIELD(lmn_score_options, chunk_tokens, 4, 4);
 FIELD(lmn_score_options, progress, 8, 8);
 FIELD(lmn_score_options, progress_user, 16, 8);
 
-SIZE(lmn_engine_stats, 120);
+SIZE(lmn_engine_stats, 224);
 FIELD(lmn_engine_stats, struct_size, 0, 4);
 FIELD(lmn_engine_stats, threads, 4, 4);
 FIELD(lmn_engine_stats, context_tokens, 8, 4);
@@ -119,6 +135,38 @@ FIELD(lmn_engine_stats, prompt_tokens, 88, 8);
 FIELD(lmn_engine_stats, generated_tokens, 96, 8);
 FIELD(lmn_engine_stats, steps, 104, 8);
 FIELD(lmn_engine_stats, load_ns, 112, 8);
+FIELD(lmn_engine_stats, max_sequences, 120, 4);
+FIELD(lmn_engine_stats, reserved2, 124, 4);
+FIELD(lmn_engine_stats, kv_pages_cached, 128, 8);
+FIELD(lmn_engine_stats, queue_tokens, 136, 8);
+FIELD(lmn_engine_stats, queue_bytes, 144, 8);
+FIELD(lmn_engine_stats, prefix_lookup_tokens, 152, 8);
+FIELD(lmn_engine_stats, prefix_hit_tokens, 160, 8);
+FIELD(lmn_engine_stats, preemptions, 168, 8);
+FIELD(lmn_engine_stats, rejected_queue, 176, 8);
+FIELD(lmn_engine_stats, rejected_tokens, 184, 8);
+FIELD(lmn_engine_stats, rejected_bytes, 192, 8);
+FIELD(lmn_engine_stats, rejected_memory, 200, 8);
+FIELD(lmn_engine_stats, rejected_invalid, 208, 8);
+FIELD(lmn_engine_stats, rejected_closed, 216, 8);
+
+ELEMENT(lmn_histogram, 1080);
+FIELD(lmn_histogram, name, 0, 8);
+FIELD(lmn_histogram, count, 8, 8);
+FIELD(lmn_histogram, sum_ns, 16, 8);
+FIELD(lmn_histogram, max_ns, 24, 8);
+FIELD(lmn_histogram, p50_ns, 32, 8);
+FIELD(lmn_histogram, p90_ns, 40, 8);
+FIELD(lmn_histogram, p99_ns, 48, 8);
+FIELD(lmn_histogram, buckets, 56, 1024);
+
+ELEMENT(lmn_trace_event, 40);
+FIELD(lmn_trace_event, name, 0, 8);
+FIELD(lmn_trace_event, begin_ns, 8, 8);
+FIELD(lmn_trace_event, end_ns, 16, 8);
+FIELD(lmn_trace_event, request, 24, 8);
+FIELD(lmn_trace_event, tokens, 32, 4);
+FIELD(lmn_trace_event, sequences, 36, 4);
 
 ELEMENT(lmn_memory_entry, 24);
 FIELD(lmn_memory_entry, owner, 0, 8);
@@ -272,12 +320,14 @@ VALUE(LMN_REQUEST_IGNORE_EOS, 4);
 VALUE(LMN_REQUEST_LOGPROBS, 8);
 VALUE(LMN_REQUEST_LOGITS, 16);
 VALUE(LMN_REQUEST_KEEP_SPECIAL, 32);
+VALUE(LMN_REQUEST_NOTIFY, 64);
 VALUE(LMN_FINISH_NONE, 0);
 VALUE(LMN_FINISH_STOP, 1);
 VALUE(LMN_FINISH_LENGTH, 2);
 VALUE(LMN_FINISH_CANCELLED, 3);
 VALUE(LMN_FINISH_ERROR, 4);
 VALUE(LMN_FINISH_DEADLINE, 5);
+VALUE(LMN_HISTOGRAM_BUCKETS, 128);
 VALUE(LMN_READ_MAP, 0);
 VALUE(LMN_READ_MAP_POPULATE, 1);
 VALUE(LMN_READ_COPY, 2);
