@@ -30,6 +30,8 @@ class Device {
   virtual void release(std::byte* data, size_t bytes) = 0;
   virtual Status copy_from_host(std::byte* device, const void* host, size_t bytes) = 0;
   virtual Status copy_to_host(void* host, const std::byte* device, size_t bytes) = 0;
+  // Within the device; the ranges do not overlap.
+  virtual Status copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
 
   virtual const ops::KernelTable& kernels() const = 0;
 };

@@ -68,6 +68,10 @@ class CpuDevice final : public Device {
     std::memcpy(host, device, bytes);
     return {};
   }
+  Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
 
  private:
   const std::string target_;

@@ -108,6 +108,15 @@ Result<Admission> admit(const RequestOptions& options, const AdmissionLimits& li
     return error(Code::kInvalidArgument, "priority is %d; it must be in [%d, %d], 0 is normal",
                  options.priority, kMinPriority, kMaxPriority);
   }
+  const bool score = options.kind == RequestKind::kScore;
+  if (options.samples < 1 || options.samples > (score ? 1 : kMaxSamples)) {
+    return error(Code::kInvalidArgument, "%d samples are asked for; there are 1 to %d%s",
+                 options.samples, score ? 1 : kMaxSamples, score ? " of a score" : "");
+  }
+  if (options.callback != nullptr && options.notify) {
+    return error(Code::kInvalidArgument,
+                 "callback and notify are both set; news goes to one of them");
+  }
   if (options.prefill_chunk_tokens < 0) {
     return error(Code::kInvalidArgument,
                  "prefill_chunk_tokens is %d; it must be 0 (the engine's) or more",

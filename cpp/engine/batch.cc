@@ -8,15 +8,15 @@
 namespace lmn::engine {
 
 StepSizes write_batch(std::span<const Slice> step,
-                      std::span<const std::shared_ptr<RequestCore>> running,
-                      const StepLimits& limits, const StepInputs& inputs) {
+                      std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits,
+                      const StepInputs& inputs) {
   StepSizes sizes;
   for (const Slice& slice : step) {
-    const RequestCore& request = *running[static_cast<size_t>(slice.sequence)];
-    const std::vector<int32_t>& pages = request.sequence.pages;
+    const Sequence& sequence = *running[static_cast<size_t>(slice.sequence)];
+    const std::vector<int32_t>& pages = sequence.cache.pages;
     std::copy(pages.begin(), pages.end(),
               inputs.block_tables + int64_t{sizes.sequences} * limits.table_stride);
-    std::copy_n(request.tokens() + slice.begin, slice.tokens, inputs.token_ids + sizes.tokens);
+    std::copy_n(sequence.tokens() + slice.begin, slice.tokens, inputs.token_ids + sizes.tokens);
     for (int32_t i = 0; i < slice.tokens; ++i) {
       const int32_t position = slice.begin + i, row = sizes.tokens + i;
       inputs.positions[row] = position;

@@ -7,15 +7,15 @@
 #include <memory>
 #include <span>
 
-#include "engine/request_core.h"
 #include "engine/scheduler.h"
+#include "engine/sequence.h"
 #include "engine/step_runner.h"
 
 namespace lmn::engine {
 
 // Every slice's sequence has pages for its tokens.
 StepSizes write_batch(std::span<const Slice> step,
-                      std::span<const std::shared_ptr<RequestCore>> running,
-                      const StepLimits& limits, const StepInputs& inputs);
+                      std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits,
+                      const StepInputs& inputs);
 
 }  // namespace lmn::engine

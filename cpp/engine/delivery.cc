@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/request_core.h"
+
 namespace lmn::engine {
 namespace {
 
@@ -14,22 +16,22 @@ Verdict no_memory() {
 }
 
 // The piece through the stop strings into the text.
-Verdict append(RequestCore& request, std::string_view piece) {
-  const text::StopMatcher::Step step = request.sequence.matcher.push(piece);
-  if (request.options().text && !request.append_text(step.text)) return no_memory();
+Verdict append(Sequence& sequence, std::string_view piece) {
+  const text::StopMatcher::Step step = sequence.matcher.push(piece);
+  if (sequence.request().options().text && !sequence.append_text(step.text)) return no_memory();
   if (step.stop >= 0) return {FinishReason::kStopString, step.stop, {}};
   return {};
 }
 
 // A token that ends the answer: it is delivered as an id and gives no text.
-Verdict stop_token(const RequestCore& request, int32_t token) {
-  const RequestOptions& options = request.options();
+Verdict stop_token(const Sequence& sequence, int32_t token) {
+  const RequestOptions& options = sequence.request().options();
   const auto found = std::find(options.stop_token_ids.begin(), options.stop_token_ids.end(), token);
   if (found != options.stop_token_ids.end()) {
     return {
         FinishReason::kStopToken, static_cast<int32_t>(found - options.stop_token_ids.begin()), {}};
   }
-  const text::Tokenizer* tokenizer = request.fixed().tokenizer;
+  const text::Tokenizer* tokenizer = sequence.request().fixed().tokenizer;
   if (!options.ignore_eos && tokenizer != nullptr && tokenizer->is_end_of_generation(token)) {
     return {FinishReason::kEos, -1, {}};
   }
@@ -38,28 +40,28 @@ Verdict stop_token(const RequestCore& request, int32_t token) {
 
 }  // namespace
 
-Verdict deliver(RequestCore& request, int32_t token, float logprob) {
-  request.append_token(token, logprob);
-  Verdict verdict = stop_token(request, token);
-  if (verdict.reason == FinishReason::kNone && request.sequence.decoder) {
-    const Result<std::string_view> piece = request.sequence.decoder->push(token);
+Verdict deliver(Sequence& sequence, int32_t token, float logprob) {
+  sequence.append_token(token, logprob);
+  Verdict verdict = stop_token(sequence, token);
+  if (verdict.reason == FinishReason::kNone && sequence.decoder) {
+    const Result<std::string_view> piece = sequence.decoder->push(token);
     if (!piece.ok()) return {FinishReason::kError, -1, piece.status()};
-    verdict = append(request, *piece);
+    verdict = append(sequence, *piece);
     if (verdict.reason != FinishReason::kNone) return verdict;
   }
   if (verdict.reason == FinishReason::kNone &&
-      request.generated_tokens() == request.fixed().max_tokens) {
+      sequence.generated_tokens() == sequence.request().fixed().max_tokens) {
     verdict.reason = FinishReason::kLength;
   }
   return verdict.reason == FinishReason::kNone ? std::move(verdict)
-                                               : flush_text(request, std::move(verdict));
+                                               : flush_text(sequence, std::move(verdict));
 }
 
-Verdict flush_text(RequestCore& request, Verdict verdict) {
-  if (!request.sequence.decoder) return verdict;
-  Verdict last = append(request, request.sequence.decoder->flush());
+Verdict flush_text(Sequence& sequence, Verdict verdict) {
+  if (!sequence.decoder) return verdict;
+  Verdict last = append(sequence, sequence.decoder->flush());
   if (last.reason != FinishReason::kNone) return last;
-  if (request.options().text && !request.append_text(request.sequence.matcher.flush()))
+  if (sequence.request().options().text && !sequence.append_text(sequence.matcher.flush()))
     return no_memory();
   return verdict;
 }

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/status.h"
-#include "engine/request_core.h"
+#include "engine/sequence.h"
 
 namespace lmn::engine {
 
@@ -18,11 +18,11 @@ struct Verdict {
 };
 
 // Appends the token and the text it completes. Publishes nothing: the caller does when the verdict
-// is kNone, and ends the request otherwise.
-Verdict deliver(RequestCore& request, int32_t token, float logprob);
+// is kNone, and ends the sequence otherwise.
+Verdict deliver(Sequence& sequence, int32_t token, float logprob);
 
 // Appends text that was held back for a stop string or a character that did not come. A stop string
 // may complete here; the verdict then says so instead of `verdict`.
-Verdict flush_text(RequestCore& request, Verdict verdict);
+Verdict flush_text(Sequence& sequence, Verdict verdict);
 
 }  // namespace lmn::engine

@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "core/check.h"
 #include "engine/engine_impl.h"
 #include "engine/philox.h"
 
@@ -39,6 +40,19 @@ Status check_options(const EngineOptions& options, const StepLimits& limits) {
     return error(Code::kInvalidArgument, "queue_capacity is %d; it must be in [0, %d], 0 is %d",
                  options.queue_capacity, 1 << 20, kDefaultQueueCapacity);
   }
+  const std::pair<const char*, int64_t> bounds[] = {
+      {"queue_tokens", options.queue_tokens},
+      {"queue_bytes", options.queue_bytes},
+      {"inter_token_target_ns", options.inter_token_target_ns}};
+  for (const auto& [name, value] : bounds) {
+    if (value >= 0) continue;
+    return error(Code::kInvalidArgument, "%s is %lld; it must be 0 or more", name,
+                 static_cast<long long>(value));
+  }
+  if (options.trace_events < 0 || options.trace_events > (1 << 24)) {
+    return error(Code::kInvalidArgument, "trace_events is %d; it must be in [0, %d], 0 is no trace",
+                 options.trace_events, 1 << 24);
+  }
   return {};
 }
 
@@ -46,6 +60,7 @@ EngineOptions with_defaults(EngineOptions options, const StepLimits& limits) {
   if (options.kv_tokens == 0) options.kv_tokens = options.context_tokens;
   if (options.prefill_chunk_tokens == 0) options.prefill_chunk_tokens = limits.tokens;
   if (options.queue_capacity == 0) options.queue_capacity = kDefaultQueueCapacity;
+  if (options.queue_bytes == 0) options.queue_bytes = kDefaultQueueBytes;
   if (options.idle_spin_ns == 0) options.idle_spin_ns = kDefaultIdleSpinNs;
   return options;
 }
@@ -66,20 +81,28 @@ uint64_t random_seed(uint64_t id) {
 }  // namespace
 
 Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLimits& limits,
-                   KvCache kv, std::shared_ptr<EngineSignals> signals)
+                   KvCache kv, std::shared_ptr<EngineSignals> signals,
+                   std::unique_ptr<parallel::EventFd> descriptor)
     : parts_(std::move(parts)),
       options_(options),
       limits_(limits),
-      admission_{limits.vocab_size, options.context_tokens, kv.pages().total(), parts_.tokenizer},
+      admission_{limits.vocab_size, options.context_tokens, kv.pages(), parts_.tokenizer},
       pid_(getpid()),
       signals_(std::move(signals)),
       ring_(kPriorityLevels, static_cast<size_t>(options.queue_capacity)),
+      descriptor_(std::move(descriptor)),
+      trace_(options.trace_events),
       kv_(std::move(kv)),
-      sampler_(limits.vocab_size, *signals_->ledger),
-      inputs_(parts_.runner->inputs()) {
-  running_.reserve(static_cast<size_t>(limits.sequences));
-  views_.reserve(static_cast<size_t>(limits.sequences));
-  step_.reserve(static_cast<size_t>(limits.sequences));
+      pages_(kv_.pages(), options.prefix_cache),
+      inputs_(parts_.runner->inputs()),
+      pacer_(options.inter_token_target_ns) {
+  for (int i = 0; i < parts_.team->size(); ++i)
+    samplers_.emplace_back(limits.vocab_size, *signals_->ledger);
+  const auto sequences = static_cast<size_t>(limits.sequences);
+  running_.reserve(sequences);
+  views_.reserve(sequences);
+  step_.reserve(sequences);
+  rows_.reserve(sequences);
 }
 
 Engine::Impl::~Impl() { shutdown(); }
@@ -106,8 +129,9 @@ Result<std::unique_ptr<Engine>> Engine::Impl::create(EngineParts parts,
                        KvCache::create(*parts.device, parts.runner->kv_shape(), options.kv_dtype,
                                        options.kv_tokens, *signals->ledger));
   LMN_RETURN_IF_ERROR(parts.runner->bind_kv(kv.binding()));
-  auto impl =
-      std::make_unique<Impl>(std::move(parts), options, limits, std::move(kv), std::move(signals));
+  LMN_ASSIGN_OR_RETURN(std::unique_ptr<parallel::EventFd> descriptor, parallel::EventFd::create());
+  auto impl = std::make_unique<Impl>(std::move(parts), options, limits, std::move(kv),
+                                     std::move(signals), std::move(descriptor));
   LMN_ASSIGN_OR_RETURN(impl->thread_,
                        parallel::OsThread::start("lmn-engine", Impl::enter, impl.get()));
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -136,27 +160,44 @@ Status Engine::Impl::closed_status() const {
   return error(Code::kClosed, "the engine is shutting down and takes no requests");
 }
 
-Result<std::shared_ptr<Request>> Engine::Impl::submit(RequestOptions&& options) {
+Result<std::shared_ptr<Request>> Engine::Impl::submit(RequestOptions&& options,
+                                                      std::shared_ptr<Request>* early) {
   LMN_RETURN_IF_ERROR(check_process());
   const size_t prompt_tokens = options.prompt.size();
+  RejectReason reason = RejectReason::kMemory;
+  std::shared_ptr<Request> handle;
+  if (early == nullptr) early = &handle;
+  Status refused;
   try {
-    Result<std::shared_ptr<Request>> request = admit_and_queue(std::move(options));
-    (request.ok() ? counters_.submitted : counters_.rejected)
-        .fetch_add(1, std::memory_order_relaxed);
-    return request;
+    Result<std::shared_ptr<Request>> request = admit_and_queue(std::move(options), early, &reason);
+    if (request.ok()) {
+      counters_.submitted.fetch_add(1, std::memory_order_relaxed);
+      return request;
+    }
+    refused = std::move(request).status();
   } catch (const std::bad_alloc&) {
-    counters_.rejected.fetch_add(1, std::memory_order_relaxed);
-    return error(Code::kOutOfMemory,
-                 "no memory for the buffers of a request with %zu prompt tokens", prompt_tokens);
+    refused = error(Code::kOutOfMemory,
+                    "no memory for the buffers of a request with %zu prompt tokens", prompt_tokens);
   }
+  early->reset();
+  counters_.rejected[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  return refused;
 }
 
-Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& options) {
-  LMN_ASSIGN_OR_RETURN(Admission admission, admit(options, admission_));
+Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& options,
+                                                               std::shared_ptr<Request>* early,
+                                                               RejectReason* reason) {
+  Result<Admission> admission = admit(options, admission_);
+  if (!admission.ok()) {
+    const Code code = admission.status().code();
+    *reason = code == Code::kOutOfMemory ? RejectReason::kMemory : RejectReason::kInvalid;
+    return std::move(admission).status();
+  }
+  if (options.callback != nullptr) LMN_RETURN_IF_ERROR(notifier_.start());
   RequestCore::Fixed fixed;
   fixed.id = next_id_.fetch_add(1, std::memory_order_relaxed);
   fixed.prompt_tokens = static_cast<int32_t>(options.prompt.size());
-  fixed.max_tokens = admission.max_tokens;
+  fixed.max_tokens = admission->max_tokens;
   fixed.vocab_size = limits_.vocab_size;
   fixed.seed =
       options.sampling.seed.value_or(options.sampling.temperature > 0 ? random_seed(fixed.id) : 0);
@@ -166,39 +207,109 @@ Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& 
   fixed.tokenizer = parts_.tokenizer;
   fixed.decode = options.kind == RequestKind::kGenerate && parts_.tokenizer != nullptr &&
                  (options.text || !options.stop.empty());
-  fixed.stops = std::move(admission.stops);
+  fixed.stops = std::move(admission->stops);
   fixed.signals = signals_;
   const int level = priority_level(options.priority);
   fixed.options = std::move(options);
   auto core = std::make_shared<RequestCore>(std::move(fixed));
-  auto request =
-      std::make_shared<Request>(core);  // now, because nothing may fail once it is queued
+  LMN_RETURN_IF_ERROR(reserve_queue(*core, reason));
+  bool queued = false, closed = false;
+  try {
+    core->allocate();
+    *early = std::make_shared<Request>(core);  // now, because nothing may fail once it is queued
 
-  // Closing: the engine thread sets closed_ and then waits until submitting_ is 0 before it empties
-  // the ring for the last time. Both are seq_cst: either this thread sees closed_, or the engine
-  // thread sees this one and waits for its push.
-  submitting_.fetch_add(1, std::memory_order_seq_cst);
-  const bool closed = closed_.load(std::memory_order_seq_cst);
-  bool queued = false;
-  int64_t ahead = 0;
-  if (!closed) {
-    ahead = counters_.queued.fetch_add(1, std::memory_order_acquire);  // see start_waiting()
-    core->self = core;
-    queued = ahead < options_.queue_capacity && ring_.try_push(level, core.get());
-    if (queued) signals_->wake.advance();
+    // Closing: the engine thread sets closed_ and then waits until submitting_ is 0 before it
+    // empties the ring for the last time. Both are seq_cst: either this thread sees closed_, or the
+    // engine thread sees this one and waits for its push.
+    submitting_.fetch_add(1, std::memory_order_seq_cst);
+    closed = closed_.load(std::memory_order_seq_cst);
+    if (!closed) {
+      core->self = core;
+      queued = ring_.try_push(level, core.get());
+      if (queued) signals_->wake.advance();
+    }
+    submitting_.fetch_sub(1, std::memory_order_release);
+  } catch (const std::bad_alloc&) {
+    unreserve_queue(*core);
+    throw;
   }
-  submitting_.fetch_sub(1, std::memory_order_release);
-  if (queued) return request;
+  if (queued) return *early;
 
-  core->end(RequestState::kFailed, FinishReason::kError, -1,
-            {});  // so that the handle waits for nothing when it goes
-  if (closed) return closed_status();
+  unreserve_queue(*core);
   core->self = nullptr;
+  for (int32_t i = 0; i < core->samples(); ++i) {  // so that the handle waits for nothing
+    core->sequence(i).end(RequestState::kFailed, FinishReason::kError, -1, {});
+  }
+  LMN_CHECK(closed);  // the ring has room for what reserve_queue() has passed
+  *reason = RejectReason::kClosed;
+  return closed_status();
+}
+
+// Claims the request's share of the queue, or says what is full.
+Status Engine::Impl::reserve_queue(const RequestCore& request, RejectReason* reason) {
+  // acquire, with the release in start(): who counts a place as free also finds it free in the
+  // ring.
+  const int64_t ahead = counters_.queued.fetch_add(1, std::memory_order_acquire);
+  const int64_t prompt_tokens = request.fixed().prompt_tokens;
+  const int64_t tokens =
+      counters_.queued_tokens.fetch_add(prompt_tokens, std::memory_order_relaxed) + prompt_tokens;
+  const int64_t bytes = signals_->live_bytes.load(std::memory_order_relaxed);  // this one is in it
+  Status refused;
+  if (ahead >= options_.queue_capacity) {
+    *reason = RejectReason::kQueue;
+    refused = error(Code::kQueueFull,
+                    "%lld requests are waiting and the queue holds %d; try again later, or raise "
+                    "queue_capacity",
+                    static_cast<long long>(ahead), options_.queue_capacity);
+  } else if (options_.queue_tokens > 0 && ahead > 0 && tokens > options_.queue_tokens) {
+    *reason = RejectReason::kTokens;
+    refused =
+        error(Code::kQueueFull,
+              "%lld prompt tokens are waiting, this prompt has %lld, and the queue holds "
+              "%lld; try again later, or raise queue_tokens",
+              static_cast<long long>(tokens - prompt_tokens), static_cast<long long>(prompt_tokens),
+              static_cast<long long>(options_.queue_tokens));
+  } else if (bytes > options_.queue_bytes) {
+    *reason = RejectReason::kBytes;
+    refused = error(Code::kQueueFull,
+                    "the requests there are hold %lld bytes, this one takes %lld, and the bound is "
+                    "%lld; try again later, ask for fewer max_tokens, or raise queue_bytes",
+                    static_cast<long long>(bytes - request.buffer_bytes()),
+                    static_cast<long long>(request.buffer_bytes()),
+                    static_cast<long long>(options_.queue_bytes));
+  }
+  if (!refused.ok()) unreserve_queue(request);
+  return refused;
+}
+
+void Engine::Impl::unreserve_queue(const RequestCore& request) {
+  counters_.queued_tokens.fetch_sub(request.fixed().prompt_tokens, std::memory_order_relaxed);
   counters_.queued.fetch_sub(1, std::memory_order_relaxed);
-  return error(
-      Code::kQueueFull,
-      "%lld requests are waiting and the queue holds %d; try again later, or raise queue_capacity",
-      static_cast<long long>(ahead), options_.queue_capacity);
+}
+
+Result<size_t> Engine::Impl::drain(std::span<uint64_t> tags) {
+  LMN_RETURN_IF_ERROR(check_process());
+  const std::lock_guard<std::mutex> lock(drain_mutex_);
+  descriptor_->clear();
+  size_t count = 0;
+  while (count < tags.size()) {
+    const std::shared_ptr<RequestCore> request = drain_list_.take();
+    if (request == nullptr) return count;
+    if (!request->left()) tags[count++] = request->options().tag;
+  }
+  if (!drain_list_.empty()) descriptor_->signal();
+  return count;
+}
+
+Result<size_t> Engine::Impl::trace(std::span<TraceEvent> events, uint64_t* lost) {
+  LMN_RETURN_IF_ERROR(check_process());
+  if (!trace_.enabled()) {
+    return error(Code::kUnsupported,
+                 "this engine keeps no trace; set trace_events when it is created");
+  }
+  const size_t count = trace_.take(events);
+  *lost = trace_.lost();
+  return count;
 }
 
 void Engine::Impl::shutdown() {
@@ -207,6 +318,7 @@ void Engine::Impl::shutdown() {
   signals_->wake.advance();
   const std::lock_guard<std::mutex> lock(join_mutex_);
   thread_.join();
+  notifier_.stop();
 }
 
 EngineStats Engine::Impl::stats() const {
@@ -214,14 +326,21 @@ EngineStats Engine::Impl::stats() const {
     return counter.load(std::memory_order_relaxed);
   };
   EngineStats out;
-  out.waiting = read(counters_.waiting);
-  out.queue_depth = std::max<int64_t>(0, read(counters_.queued) - out.waiting);
+  const int64_t unstarted = read(counters_.unstarted);
+  out.waiting = unstarted + read(counters_.preempted);
+  out.queue_depth = std::max<int64_t>(0, read(counters_.queued) - unstarted);
   out.running = read(counters_.running);
+  out.queue_tokens = read(counters_.queued_tokens);
+  out.queue_bytes = read(signals_->live_bytes);
   out.kv_pages_total = admission_.kv_pages;
   out.kv_pages_used = read(counters_.pages_used);
+  out.kv_pages_cached = read(counters_.pages_cached);
   out.kv_page_tokens = kKvPageTokens;
   out.submitted = read(counters_.submitted);
-  out.rejected = read(counters_.rejected);
+  for (size_t i = 0; i < out.rejected.size(); ++i) out.rejected[i] = read(counters_.rejected[i]);
+  out.prefix_lookup_tokens = read(counters_.prefix_lookup_tokens);
+  out.prefix_hit_tokens = read(counters_.prefix_hit_tokens);
+  out.preemptions = read(counters_.preemptions);
   out.finished = read(counters_.finished);
   out.cancelled = read(counters_.cancelled);
   out.failed = read(counters_.failed);
@@ -231,9 +350,25 @@ EngineStats Engine::Impl::stats() const {
   return out;
 }
 
-Result<std::shared_ptr<Request>> Engine::submit(RequestOptions&& options) {
-  return impl_->submit(std::move(options));
+std::vector<HistogramSnapshot> Engine::Impl::histograms() const {
+  const Histograms& h = histograms_;
+  std::vector<HistogramSnapshot> out;
+  for (const Histogram* histogram : {&h.step, &h.schedule, &h.prepare, &h.run, &h.sample,
+                                     &h.deliver, &h.queue, &h.first_token, &h.inter_token})
+    out.push_back(histogram->snapshot());
+  return out;
 }
+
+Result<std::shared_ptr<Request>> Engine::submit(RequestOptions&& options,
+                                                std::shared_ptr<Request>* early) {
+  return impl_->submit(std::move(options), early);
+}
+int Engine::descriptor() const { return impl_->descriptor(); }
+Result<size_t> Engine::drain(std::span<uint64_t> tags) { return impl_->drain(tags); }
+Result<size_t> Engine::trace(std::span<TraceEvent> events, uint64_t* lost) {
+  return impl_->trace(events, lost);
+}
+std::vector<HistogramSnapshot> Engine::histograms() const { return impl_->histograms(); }
 void Engine::shutdown() { impl_->shutdown(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 memory::Ledger::Snapshot Engine::memory() const { return impl_->ledger().snapshot(); }

@@ -72,10 +72,11 @@ inline constexpr int64_t kDefaultIdleSpinNs = 50'000;
 enum class RejectReason : uint8_t { kQueue, kTokens, kBytes, kMemory, kInvalid, kClosed };
 inline constexpr int kRejectReasons = 6;
 
-// Counts requests, except `running`, `started`..`failed`, which count sequences: samples each.
+// Counts requests; `waiting` and `running` count sequences, of which a request has as many as
+// samples.
 struct EngineStats {
   int64_t queue_depth = 0;  // submitted, in the ring
-  int64_t waiting = 0;      // submitted or preempted, and seen by the engine thread
+  int64_t waiting = 0;      // seen by the engine thread: not started yet, or preempted
   int64_t running = 0;
   int64_t queue_tokens = 0;
   int64_t queue_bytes = 0;
@@ -107,8 +108,10 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Any thread. INVALID_ARGUMENT, OUT_OF_MEMORY (more KV than there is), QUEUE_FULL or CLOSED, each
-  // with its figures.
-  Result<std::shared_ptr<Request>> submit(RequestOptions&& options);
+  // with its figures. `early` is set before the engine sees the request, hence before its first
+  // callback, and reset on failure.
+  Result<std::shared_ptr<Request>> submit(RequestOptions&& options,
+                                          std::shared_ptr<Request>* early = nullptr);
 
   // Cancels every request and joins the engine thread. Any thread, any number of times; submit then
   // gives CLOSED.

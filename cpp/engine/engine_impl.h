@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Engine::Impl: the members of an engine in three groups, by who touches them. engine.cc is the
-// client side, step_loop.cc the engine thread.
+// client side; step_loop.cc and step.cc are the engine thread: the first decides which sequences
+// run, the second runs a step of them.
 #pragma once
 
 #include <sys/types.h>
@@ -16,11 +17,15 @@
 #include "engine/delivery.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
+#include "engine/notifier.h"
+#include "engine/pacer.h"
+#include "engine/page_pool.h"
 #include "engine/request_core.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "engine/waiting_queue.h"
 #include "parallel/clock.h"
+#include "parallel/event_fd.h"
 #include "parallel/os_thread.h"
 #include "parallel/priority_ring.h"
 
@@ -30,12 +35,16 @@ class Engine::Impl {
  public:
   static Result<std::unique_ptr<Engine>> create(EngineParts parts, const EngineOptions& options);
   Impl(EngineParts parts, const EngineOptions& options, const StepLimits& limits, KvCache kv,
-       std::shared_ptr<EngineSignals> signals);
+       std::shared_ptr<EngineSignals> signals, std::unique_ptr<parallel::EventFd> descriptor);
   ~Impl();
 
-  Result<std::shared_ptr<Request>> submit(RequestOptions&& options);
+  Result<std::shared_ptr<Request>> submit(RequestOptions&& options,
+                                          std::shared_ptr<Request>* early);
+  Result<size_t> drain(std::span<uint64_t> tags);
+  Result<size_t> trace(std::span<TraceEvent> events, uint64_t* lost);
   void shutdown();
   EngineStats stats() const;
+  std::vector<HistogramSnapshot> histograms() const;
   Status check_process() const;
 
   // Fixed by create().
@@ -44,27 +53,55 @@ class Engine::Impl {
   const StepLimits& limits() const { return limits_; }
   const AdmissionLimits& admission() const { return admission_; }
   const memory::Ledger& ledger() const { return *signals_->ledger; }
+  int descriptor() const { return descriptor_->fd(); }
 
  private:
   // --- client side -----------------------------------------------------------------------------
-  Result<std::shared_ptr<Request>> admit_and_queue(RequestOptions&& options);
+  Result<std::shared_ptr<Request>> admit_and_queue(RequestOptions&& options,
+                                                   std::shared_ptr<Request>* early,
+                                                   RejectReason* reason);
+  Status reserve_queue(const RequestCore& request, RejectReason* reason);
+  void unreserve_queue(const RequestCore& request);
   Status closed_status() const;
 
-  // --- engine thread ---------------------------------------------------------------------------
+  // --- engine thread: step_loop.cc -------------------------------------------------------------
   static void enter(void* self);
   void loop();
   void run_until_closed();
   void take_submitted();
   void end_cancelled_and_late();
-  void start_waiting();
-  void step();
-  void handle(RequestCore& request, const Slice& slice, const float* logits);
-  Verdict handle_generated(RequestCore& request, const float* logits);
-  Verdict handle_scored(RequestCore& request, const Slice& slice, const float* logits);
-  void end_waiting(RequestCore& request, FinishReason reason);
-  void end_running(RequestCore& request, Verdict verdict);
-  void release_pages(RequestCore& request, bool scrub);
+  void start_waiting(int64_t now);
+  bool take_room(Sequence& sequence);
+  void start(std::shared_ptr<Sequence> sequence, int64_t now);
+  void join_running(std::shared_ptr<Sequence> sequence);
+  void preempt_last();
+  void wait_again(const std::shared_ptr<Sequence>& sequence);
+  void end_sequence(Sequence& sequence, Verdict verdict);
+  void erase_ended();
+  void release_pages(Sequence& sequence);
+  void count_pages();
+  void announce(RequestCore& request);
+  void send_announcements();
+  void trace_request(const RequestCore& request, int64_t end_ns);
   void break_with(const char* what) noexcept;
+
+  // --- engine thread: step.cc ------------------------------------------------------------------
+  struct StepTimes {  // of now_ns(): where each part of a step ended
+    int64_t begin = 0, scheduled = 0, prepared = 0, ran = 0, sampled = 0, delivered = 0;
+  };
+  void step(int64_t begin_ns);
+  void compose();
+  bool take_pages(Sequence& sequence, int32_t begin, int32_t end);
+  void count_computed(Sequence& sequence, const Slice& slice);
+  void collect_rows(const float* logits);
+  void sample_rows();
+  void deliver_rows(int64_t now);
+  Verdict deliver_row(Sequence& sequence, const Sampler::Choice& choice, const float* logits,
+                      int64_t now);
+  Verdict deliver_scored(Sequence& sequence, const Slice& slice, const float* logits);
+  void publish_pages(Sequence& sequence);
+  void fork_siblings(Sequence& leader);
+  void record_step(const StepTimes& times, const StepSizes& sizes);
 
   const EngineParts parts_;
   const EngineOptions options_;
@@ -85,27 +122,61 @@ class Engine::Impl {
   std::atomic<uint64_t> next_id_{1};
   std::mutex join_mutex_;  // shutdown() by several threads; never taken by the engine thread
   parallel::OsThread thread_;
+  Notifier notifier_;
+  const std::unique_ptr<parallel::EventFd> descriptor_;
+  parallel::NewsList<RequestCore> drain_list_;  // announced by the engine thread, taken by drain()
+  std::mutex drain_mutex_;                      // drain() by several threads
 
-  // Figures, relaxed: written by the engine thread (queued, submitted and rejected by clients),
-  // read by stats().
+  // Figures, relaxed: written by the engine thread (the first two groups also by clients), read by
+  // stats().
   struct Counters {
-    std::atomic<int64_t> queued{0};  // submitted and not yet started: bounded by queue_capacity
-    std::atomic<int64_t> waiting{0}, running{0}, pages_used{0};
-    std::atomic<int64_t> submitted{0}, rejected{0}, finished{0}, cancelled{0}, failed{0};
+    // Submitted and not yet started: bounded by queue_capacity and queue_tokens.
+    std::atomic<int64_t> queued{0}, queued_tokens{0};
+    std::atomic<int64_t> submitted{0};
+    std::array<std::atomic<int64_t>, kRejectReasons> rejected{};
+    std::atomic<int64_t> unstarted{0};  // of `queued`, popped from the ring
+    std::atomic<int64_t> preempted{0};  // waiting again
+    std::atomic<int64_t> running{0}, pages_used{0}, pages_cached{0};
+    std::atomic<int64_t> finished{0}, cancelled{0}, failed{0}, preemptions{0};
     std::atomic<int64_t> steps{0}, prompt_tokens{0}, generated_tokens{0};
+    std::atomic<int64_t> prefix_lookup_tokens{0}, prefix_hit_tokens{0};
   };
   Counters counters_;
+  struct Histograms {
+    Histogram step{"step"}, schedule{"schedule"}, prepare{"prepare"}, run{"run"}, sample{"sample"},
+        deliver{"deliver"}, queue{"queue"}, first_token{"first_token"}, inter_token{"inter_token"};
+  };
+  Histograms histograms_;
+  Trace trace_;
 
-  // Of the engine thread alone. All vectors have their final capacity.
+  // Of the engine thread alone. Vectors have the capacity that steady work needs.
   KvCache kv_;
-  Sampler sampler_;
+  PagePool pages_;
+  std::vector<Sampler> samplers_;  // one for each member of the team
   StepInputs inputs_;
-  WaitingQueue<RequestCore> waiting_;
-  std::vector<std::shared_ptr<RequestCore>> running_;  // in the order in which they started
-  std::vector<SequenceView> views_;                    // of running_
+  Pacer pacer_;
+  WaitingQueue<Sequence> waiting_;
+  // In order of precedence: higher level first, then in the order in which they started. Pages that
+  // lack are taken from the last.
+  std::vector<std::shared_ptr<Sequence>> running_;
+  std::vector<SequenceView> views_;  // of running_
   std::vector<Slice> step_;
-  int64_t reserved_pages_ = 0;  // of running requests, at their longest
+  struct Row {  // of logits, from which a sequence gets its next token
+    Sequence* sequence;
+    const float* logits;
+    Sampler::Choice choice;
+  };
+  std::vector<Row> rows_;
+  std::vector<std::shared_ptr<Sequence>> joining_;  // forked in this step
+  bool news_for_notifier_ = false, news_for_drain_ = false;
   uint64_t seen_cancels_ = 0;
+  struct Room {
+    const Sequence* wanted = nullptr;
+    int32_t available = 0;
+    int32_t running = 0;
+    bool operator==(const Room&) const = default;
+  };
+  Room no_room_;  // where take_room() failed last
   // No waiting or running request is late before this.
   int64_t next_deadline_ns_ = parallel::kNoDeadline;
 };

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "core/check.h"
 #include "core/tensor.h"
 
 namespace lmn::engine {
@@ -38,25 +37,6 @@ Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens) {
   return bytes;
 }
 
-PageAllocator::PageAllocator(int32_t pages) : taken_(static_cast<size_t>(pages)) {
-  free_.reserve(taken_.size());
-  for (int32_t page = pages - 1; page >= 0; --page) free_.push_back(page);
-}
-
-int32_t PageAllocator::allocate() {
-  if (free_.empty()) return -1;
-  const int32_t page = free_.back();
-  free_.pop_back();
-  taken_[static_cast<size_t>(page)] = true;
-  return page;
-}
-
-void PageAllocator::release(int32_t page) {
-  LMN_CHECK(taken_[static_cast<size_t>(page)]);
-  taken_[static_cast<size_t>(page)] = false;
-  free_.push_back(page);
-}
-
 KvCache::KvCache(Device& device, const KvShape& shape, DType dtype, int32_t pages)
     : device_(&device), dtype_(dtype), layers_(static_cast<size_t>(shape.layers)), pages_(pages) {}
 
@@ -67,7 +47,7 @@ KvCache::KvCache(KvCache&& other) noexcept
       page_bytes_(other.page_bytes_),
       dtype_(other.dtype_),
       layers_(std::move(other.layers_)),
-      pages_(std::move(other.pages_)),
+      pages_(other.pages_),
       ledger_(std::move(other.ledger_)) {}
 
 KvCache::~KvCache() {
@@ -107,6 +87,17 @@ Status KvCache::scrub(int32_t page) {
         device_->copy_from_host(layer.k + page * page_bytes_, zeros.data(), zeros.size()));
     LMN_RETURN_IF_ERROR(
         device_->copy_from_host(layer.v + page * page_bytes_, zeros.data(), zeros.size()));
+  }
+  return {};
+}
+
+Status KvCache::copy_page(int32_t from, int32_t to) {
+  const auto bytes = static_cast<size_t>(page_bytes_);
+  for (const KvLayerMemory& layer : layers_) {
+    LMN_RETURN_IF_ERROR(
+        device_->copy(layer.k + to * page_bytes_, layer.k + from * page_bytes_, bytes));
+    LMN_RETURN_IF_ERROR(
+        device_->copy(layer.v + to * page_bytes_, layer.v + from * page_bytes_, bytes));
   }
   return {};
 }

@@ -2,8 +2,8 @@
 //
 // KvCache: one region of device memory for the keys and values of all sequences, cut into pages of
 // kKvPageTokens tokens. A page holds the same tokens of every layer; its number is its place in
-// every layer's array (layout: ops::KvLayer). PageAllocator hands out page numbers and
-// knows nothing of memory or of sequences. Both belong to the engine thread.
+// every layer's array (layout: ops::KvLayer). Who holds which page is the business of PagePool. Of
+// the engine thread alone.
 #pragma once
 
 #include <cstdint>
@@ -33,22 +33,6 @@ inline constexpr int64_t kv_pages(int64_t tokens) {
 // that none has.
 Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens);
 
-class PageAllocator {
- public:
-  explicit PageAllocator(int32_t pages);
-
-  // A page, or -1 when none is free. Lowest number first at the start.
-  int32_t allocate();
-  void release(int32_t page);
-  int32_t total() const { return static_cast<int32_t>(taken_.size()); }
-  int32_t free() const { return static_cast<int32_t>(free_.size()); }
-  int32_t used() const { return total() - free(); }
-
- private:
-  std::vector<bool> taken_;    // per page
-  std::vector<int32_t> free_;  // a stack: the page freed last, still warm, is the next one out
-};
-
 class KvCache {
  public:
   // OUT_OF_MEMORY names the size and the option that lowers it. A shape without layers takes no
@@ -59,8 +43,7 @@ class KvCache {
   KvCache& operator=(KvCache&&) = delete;
   ~KvCache();
 
-  PageAllocator& pages() { return pages_; }
-  const PageAllocator& pages() const { return pages_; }
+  int32_t pages() const { return pages_; }
   KvBinding binding() const { return {layers_, dtype_, kKvPageTokens}; }
   int64_t bytes() const { return bytes_; }
 
@@ -68,6 +51,7 @@ class KvCache {
   // kernels read whole pages and weigh what lies behind a sequence's end with zero, and zero times
   // NaN is NaN.
   Status scrub(int32_t page);
+  Status copy_page(int32_t from, int32_t to);
 
  private:
   KvCache(Device& device, const KvShape& shape, DType dtype, int32_t pages);
@@ -78,7 +62,7 @@ class KvCache {
   int64_t page_bytes_ = 0;  // of k or of v, in one layer
   DType dtype_;
   std::vector<KvLayerMemory> layers_;
-  PageAllocator pages_;
+  int32_t pages_;
   memory::LedgerEntry ledger_;
 };
 

@@ -11,6 +11,7 @@ Request::Request(std::shared_ptr<RequestCore> core) : core_(std::move(core)) {}
 
 Request::~Request() {
   core_->cancel();
+  core_->leave();
   // The logits are the caller's memory, and about to go.
   if (core_->options().logits != nullptr) (void)core_->wait(-1);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Request: a caller's handle on one piece of work: generate tokens after a prompt, or score given
-// tokens. Every method may be called from any thread at any time, none waits for the engine beyond
-// its time-out, and none keeps the engine alive: after the engine is gone, what was delivered can
-// still be read.
+// Request: a caller's handle on one piece of work: generate one answer to a prompt or several
+// ("samples"), or score given tokens. Every method may be called from any thread at any time, none
+// waits for the engine beyond its time-out, and none keeps the engine alive: after the engine is
+// gone, what was delivered can still be read.
 //
 // States: submitted -> waiting -> running -> finished | cancelled | failed. README.md is the
 // contract.
@@ -28,8 +28,8 @@ enum class RequestKind : int32_t {
 
 enum class RequestState : int32_t {
   kSubmitted = 0,  // in the ring
-  kWaiting = 1,    // seen by the engine thread, holds no pages
-  kRunning = 2,    // holds pages
+  kWaiting = 1,    // seen by the engine thread, holds none of the pages it will need
+  kRunning = 2,    // holds pages; one that is preempted waits again
   kFinished = 3,
   kCancelled = 4,
   kFailed = 5,
@@ -125,15 +125,17 @@ class RequestCore;
 class Request {
  public:
   explicit Request(std::shared_ptr<RequestCore> core);
-  ~Request();  // cancels; waits only where the request writes into the caller's logits
+  // Cancels. Waits for the engine where it writes into the caller's logits, and for a callback that
+  // runs on another thread.
+  ~Request();
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes it.
-  // After the last chunk, which has a finish_reason, come empty chunks with the same one. TIMEOUT:
-  // nothing yet. A failed request gives what it had, with finish_reason kNone, and then its failure
-  // as the status. CLOSED in a forked child. When several threads call at once, each token goes to
-  // one of them.
+  // Waits until there is news, at most timeout_ns (0: poll, negative: no limit), and takes all that
+  // one sample has. A sample's last chunk has a finish_reason; a failed one gives what it had, with
+  // finish_reason kNone, and then its failure as the status. TIMEOUT: nothing yet. CLOSED after the
+  // end of the last sample was handed out, and in a forked child. When several threads call at
+  // once, each token goes to one of them.
   Status next(int64_t timeout_ns, Chunk* chunk);
 
   // Waits for the end without taking news: OK when finished or cancelled, TIMEOUT, CLOSED, or the

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RequestCore: what a request is, shared by its handle (Request) and the engine. Its members fall
-// into three groups, by who may touch them: fixed at submit (anybody reads), delivered (the engine
-// thread writes, then publishes; clients read what is published), and sequence (the engine thread
-// alone). All memory is allocated at submit, on the submitting thread.
+// RequestCore: what a request is, shared by its handle (Request) and the engine: what was fixed at
+// submit (anybody reads), its sequences, and how a client hears of their news.
 #pragma once
 
 #include <sys/types.h>
@@ -11,18 +9,16 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <vector>
+#include <mutex>
 
 #include "core/status.h"
 #include "engine/request.h"
-#include "engine/sampler.h"
-#include "engine/text_buffer.h"
-#include "engine/waiting_queue.h"
+#include "engine/sequence.h"
 #include "memory/ledger.h"
+#include "parallel/clock.h"
 #include "parallel/event_count.h"
+#include "parallel/news_list.h"
 #include "text/stop_strings.h"
-#include "text/stream_decoder.h"
 
 namespace lmn::engine {
 
@@ -32,10 +28,12 @@ struct EngineSignals {
   // Grows with every cancel: "look through the waiting requests". Release after a request's flag is
   // set, acquire before the flags are looked at.
   std::atomic<uint64_t> cancels{0};
+  std::atomic<int64_t> live_bytes{0};  // of live requests' buffers; relaxed, a figure
   std::shared_ptr<memory::Ledger> ledger;
 };
 
-class RequestCore : public WaitingNode<RequestCore> {
+class RequestCore : public std::enable_shared_from_this<RequestCore>,
+                    public parallel::NewsNode<RequestCore> {
  public:
   struct Fixed {
     uint64_t id = 0;
@@ -52,88 +50,80 @@ class RequestCore : public WaitingNode<RequestCore> {
     text::StopMatcher stops;
     std::shared_ptr<EngineSignals> signals;
   };
-  // Throws std::bad_alloc.
   explicit RequestCore(Fixed fixed);
+  ~RequestCore();
+  int64_t buffer_bytes() const { return buffer_bytes_; }
+  // The sequences and their buffers. Throws std::bad_alloc.
+  void allocate();
 
   // --- client side -----------------------------------------------------------------------------
   Status next(int64_t timeout_ns, Chunk* chunk);
   Status wait(int64_t timeout_ns);
   void cancel();
   RequestStats stats() const;
+  // The handle goes: no callback runs after this has returned, unless this is called from one.
+  void leave();
+  bool left() const { return left_.load(std::memory_order_relaxed); }
 
   // --- fixed at submit -------------------------------------------------------------------------
   const Fixed& fixed() const { return fixed_; }
   const RequestOptions& options() const { return fixed_.options; }
   bool is_score() const { return fixed_.options.kind == RequestKind::kScore; }
+  int32_t samples() const { return fixed_.options.samples; }
+  Sequence& sequence(int32_t sample) const { return sequences_[static_cast<size_t>(sample)]; }
+  float* logits_row(int32_t sample, int64_t row) const {
+    return fixed_.options.logits +
+           (sample * fixed_.options.logits_rows + row) * int64_t{fixed_.vocab_size};
+  }
 
   // --- engine side -----------------------------------------------------------------------------
   // relaxed: ordered by EngineSignals::cancels where that matters, and looked at again each step
   // where it does not.
   bool cancel_requested() const { return cancel_.load(std::memory_order_relaxed); }
-  void set_state(RequestState state) { state_.store(state, std::memory_order_release); }
-  void mark_started(int64_t now) { start_ns_.store(now, std::memory_order_relaxed); }
+  void mark_started(int64_t now, int32_t cached_tokens);
+  void mark_first_token(int64_t now) { first_token_ns_.store(now, std::memory_order_relaxed); }
   void mark_prefilled(int32_t tokens) { prefilled_.store(tokens, std::memory_order_relaxed); }
-  // Appends a generated token with what belongs to it; visible to clients after publish().
-  void append_token(int32_t token, float logprob);
-  TopLogprobs next_top_logprobs();  // room for those of the token appended next
-  bool append_text(std::string_view piece) { return text_.append(piece); }
-  void publish();
-  // The last word. Publishes, and after that the engine touches nothing of this request that a
-  // client can see.
-  void end(RequestState state, FinishReason reason, int32_t stop_index, Status failure);
+  void mark_preempted() { preemptions_.fetch_add(1, std::memory_order_relaxed); }
+  void mark_ended(int64_t now) { end_ns_.store(now, std::memory_order_relaxed); }
+  int64_t start_ns() const { return start_ns_.load(std::memory_order_relaxed); }
+  int64_t first_token_ns() const { return first_token_ns_.load(std::memory_order_relaxed); }
+  // After news of any sequence: wakes who waits in next() or wait().
+  void advance() { events_.advance(); }
 
-  // Prompt and generated so far.
-  int32_t known_tokens() const { return prompt_tokens() + generated_; }
-  int32_t prompt_tokens() const { return fixed_.prompt_tokens; }
-  int32_t generated_tokens() const { return generated_; }
-  const int32_t* tokens() const { return tokens_.get(); }  // [known_tokens]
+  // --- notifier threads ------------------------------------------------------------------------
+  // Calls the callback, unless the handle is gone or another thread is calling it: that one then
+  // calls once more.
+  void call_back();
 
   // Of the engine thread alone.
-  struct Sequence {
-    int32_t computed = 0;        // leading tokens whose keys and values are in the cache
-    std::vector<int32_t> pages;  // the block table; capacity max_pages
-    int32_t max_pages = 0;       // reserved for it while it runs
-    bool ended = false;          // still in the list of running requests, until the step is over
-    std::optional<text::StreamDecoder> decoder;
-    text::StopMatcher matcher;
-  };
-  Sequence sequence;
   std::shared_ptr<RequestCore> self;  // the ring's reference, while in the ring
+  int32_t live_sequences = 0;
+  bool forked = false;  // the sequences behind the first have their prompt from it, or have ended
+  RequestState outcome = RequestState::kFinished;  // the worst of ended sequences
 
  private:
-  static constexpr uint64_t pack(uint32_t tokens, uint32_t text) {
-    return uint64_t{tokens} << 32 | text;
-  }
   Status check_process() const;
-  void fill_chunk(uint64_t from, uint64_t to, Chunk* chunk) const;
 
   const Fixed fixed_;
   const pid_t pid_;
+  int64_t buffer_bytes_ = 0;
   memory::LedgerEntry ledger_;
-
-  // Buffers, written by the engine thread ahead of what progress_ says, never rewritten.
-  std::unique_ptr<int32_t[]> tokens_;   // [prompt_tokens + max_tokens]
-  std::unique_ptr<float[]> logprobs_;   // [max_tokens], when asked for
-  std::unique_ptr<int32_t[]> top_ids_;  // [max_tokens, sampling.logprobs]
-  std::unique_ptr<float[]> top_logprobs_;
-  TextBuffer text_;
-  int32_t generated_ = 0;  // engine thread
-  // Written before state_ becomes terminal (release), read after it was seen terminal (acquire).
-  FinishReason finish_reason_ = FinishReason::kNone;
-  int32_t stop_index_ = -1;
-  Status failure_;
-
-  // generated tokens << 32 | bytes of text. Stored by publish() (release), loaded by next()
-  // (acquire): what lies in the buffers below these counts is visible to who has read them.
-  std::atomic<uint64_t> progress_{0};
-  // What next() has handed out. Clients claim by compare-exchange; it guards no data (relaxed).
-  std::atomic<uint64_t> taken_{0};
-  std::atomic<RequestState> state_{RequestState::kSubmitted};
+  std::unique_ptr<Sequence[]> sequences_;  // [samples]
+  std::atomic<uint32_t> next_sample_{
+      0};  // where next() begins to look; relaxed, any value is right
   std::atomic<bool> cancel_{false};
-  parallel::EventCount events_;  // after each publish() and end()
+  std::atomic<bool> left_{false};
+  parallel::EventCount events_;
+
+  // The callback's gate: who is in it.
+  std::mutex gate_mutex_;
+  bool in_callback_ = false;
+  bool call_again_ = false;
+  pthread_t caller_{};
+  parallel::EventCount gate_;  // advanced when a call is over
 
   // Relaxed figures for stats(). Times of now_ns(), 0: not yet.
-  std::atomic<int32_t> prefilled_{0};
+  std::atomic<int32_t> prefilled_{0}, cached_{0}, preemptions_{0};
   std::atomic<int64_t> start_ns_{0}, first_token_ns_{0}, end_ns_{0};
 };
 

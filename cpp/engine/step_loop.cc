@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine thread: take what was submitted, end what was cancelled, start what fits, run one
-// step, deliver; again. It sleeps only where nothing runs (and then nothing waits either: what
-// waits fits an empty engine, see admission.h).
+// The engine thread: take what was submitted, end what was cancelled, start what fits, run one step
+// (step.cc), announce; again. It sleeps only where nothing runs (and then nothing waits either:
+// what waits fits an empty engine, see admission.h).
 #include <sched.h>
 
 #include <algorithm>
@@ -10,10 +10,21 @@
 #include <utility>
 
 #include "core/check.h"
-#include "engine/batch.h"
 #include "engine/engine_impl.h"
 
 namespace lmn::engine {
+namespace {
+
+// A sequence as the engine holds it: the reference is to the whole request.
+std::shared_ptr<Sequence> hold(const std::shared_ptr<RequestCore>& request, int32_t sample) {
+  return {request, &request->sequence(sample)};
+}
+
+int base_level(const Sequence& sequence) {
+  return priority_level(sequence.request().options().priority);
+}
+
+}  // namespace
 
 void Engine::Impl::enter(void* self) { static_cast<Impl*>(self)->loop(); }
 
@@ -33,26 +44,23 @@ void Engine::Impl::run_until_closed() {
     // Before everything that it announces: submissions, cancels, closing.
     const uint32_t seen = signals_->wake.value();
     if (closed_.load(std::memory_order_seq_cst)) break;
+    const int64_t now = parallel::now_ns();
     take_submitted();
     end_cancelled_and_late();
-    start_waiting();
-    if (running_.empty()) {
-      signals_->wake.wait(seen, options_.idle_spin_ns);
-    } else {
-      step();
-    }
+    start_waiting(now);
+    if (!running_.empty()) step(now);
+    send_announcements();
+    if (running_.empty() && waiting_.empty()) signals_->wake.wait(seen, options_.idle_spin_ns);
   }
   // A few instructions of a client, see submit().
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
-  waiting_.extract([](RequestCore&) { return true; },
-                   [&](std::shared_ptr<RequestCore> request) {
-                     end_waiting(*request, FinishReason::kCancelled);
-                   });
-  for (const auto& request : running_) {
-    end_running(*request, flush_text(*request, {FinishReason::kCancelled, -1, {}}));
-  }
+  const Verdict cancelled{FinishReason::kCancelled, -1, {}};
+  waiting_.extract([](Sequence&) { return true; },
+                   [&](std::shared_ptr<Sequence> sequence) { end_sequence(*sequence, cancelled); });
+  for (const auto& sequence : running_) end_sequence(*sequence, cancelled);
   running_.clear();
+  send_announcements();
 }
 
 // A broken invariant (or no memory at all): this engine computes nothing any more, and says so to
@@ -65,36 +73,50 @@ void Engine::Impl::break_with(const char* what) noexcept {
   closed_.store(true, std::memory_order_seq_cst);
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
-  for (auto* counter : {&counters_.queued, &counters_.waiting, &counters_.running}) {
+  for (auto* counter : {&counters_.queued, &counters_.queued_tokens, &counters_.unstarted,
+                        &counters_.preempted, &counters_.running}) {
     counter->store(0, std::memory_order_relaxed);
   }
   const auto end = [&](RequestCore& request) {
-    Status failure;
-    try {
-      failure = broken_status_;
-    } catch (const std::bad_alloc&) {
-    }
+    if (request.live_sequences == 0) return;
     counters_.failed.fetch_add(1, std::memory_order_relaxed);
-    request.end(RequestState::kFailed, FinishReason::kError, -1, std::move(failure));
+    request.live_sequences = 0;
+    for (int32_t i = 0; i < request.samples(); ++i) {
+      Sequence& sequence = request.sequence(i);
+      if (sequence.ended) continue;
+      sequence.ended = true;
+      Status failure;
+      try {
+        failure = broken_status_;
+      } catch (const std::bad_alloc&) {
+      }
+      sequence.end(RequestState::kFailed, FinishReason::kError, -1, std::move(failure));
+    }
+    request.advance();
+    try {
+      announce(request);
+    } catch (const std::bad_alloc&) {  // who polls or waits still sees the end
+    }
   };
-  waiting_.extract([](RequestCore&) { return true; },
-                   [&](std::shared_ptr<RequestCore> request) { end(*request); });
-  for (const auto& request : running_) {
-    if (!request->sequence.ended) end(*request);
-  }
+  waiting_.extract([](Sequence&) { return true; },
+                   [&](std::shared_ptr<Sequence> sequence) { end(sequence->request()); });
+  for (const auto& sequence : joining_) end(sequence->request());
+  for (const auto& sequence : running_) end(sequence->request());
+  joining_.clear();
   running_.clear();
+  send_announcements();
 }
 
 void Engine::Impl::take_submitted() {
   RequestCore* submitted = nullptr;
   while (ring_.pop(&submitted)) {
-    std::shared_ptr<RequestCore> request = std::move(submitted->self);
-    request->set_state(RequestState::kWaiting);
+    const std::shared_ptr<RequestCore> request = std::move(submitted->self);
+    for (int32_t i = 0; i < request->samples(); ++i)
+      request->sequence(i).set_state(RequestState::kWaiting);
     next_deadline_ns_ = std::min(next_deadline_ns_, request->fixed().deadline_ns);
-    counters_.waiting.fetch_add(1, std::memory_order_relaxed);
-    const int level = priority_level(request->options().priority);
-    const int64_t submit_ns = request->fixed().submit_ns;
-    waiting_.push(std::move(request), level, 0, submit_ns);
+    counters_.unstarted.fetch_add(1, std::memory_order_relaxed);
+    waiting_.push(hold(request, 0), base_level(request->sequence(0)), request->options().tenant,
+                  request->fixed().submit_ns);
   }
 }
 
@@ -106,184 +128,227 @@ void Engine::Impl::end_cancelled_and_late() {
   seen_cancels_ = cancels;
 
   if (late) next_deadline_ns_ = parallel::kNoDeadline;
-  const auto reason = [&](const RequestCore& request) {
+  const auto reason = [&](const Sequence& sequence) {
+    const RequestCore& request = sequence.request();
     if (request.cancel_requested()) return FinishReason::kCancelled;
     if (late && request.fixed().deadline_ns <= now) return FinishReason::kDeadline;
     if (late) next_deadline_ns_ = std::min(next_deadline_ns_, request.fixed().deadline_ns);
     return FinishReason::kNone;
   };
   waiting_.extract(
-      [&](const RequestCore& request) { return reason(request) != FinishReason::kNone; },
-      [&](std::shared_ptr<RequestCore> request) { end_waiting(*request, reason(*request)); });
-  for (const auto& request : running_) {
-    const FinishReason why = reason(*request);
-    if (why != FinishReason::kNone) end_running(*request, flush_text(*request, {why, -1, {}}));
+      [&](const Sequence& sequence) { return reason(sequence) != FinishReason::kNone; },
+      [&](std::shared_ptr<Sequence> sequence) {
+        end_sequence(*sequence, {reason(*sequence), -1, {}});
+      });
+  for (const auto& sequence : running_) {
+    const FinishReason why = reason(*sequence);
+    if (why != FinishReason::kNone) end_sequence(*sequence, {why, -1, {}});
   }
-  std::erase_if(running_, [](const auto& request) { return request->sequence.ended; });
+  erase_ended();
 }
 
-// In the order of WaitingQueue. A request starts when the pages for its longest outcome are there,
-// so nothing that runs can run out of them.
-void Engine::Impl::start_waiting() {
-  const auto may_start = [this] {
-    return !waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences);
-  };
-  if (!may_start()) return;
-  for (const int64_t now = parallel::now_ns(); may_start();) {
-    if (reserved_pages_ + waiting_.front(now)->sequence.max_pages > kv_.pages().total()) return;
-    std::shared_ptr<RequestCore> request = waiting_.pop(now);
-    reserved_pages_ += request->sequence.max_pages;
-    counters_.waiting.fetch_sub(1, std::memory_order_relaxed);
-    counters_.running.fetch_add(1, std::memory_order_relaxed);
-    // release, with the acquire in submit(): who counts this place as free also finds it free in
-    // the ring.
-    counters_.queued.fetch_sub(1, std::memory_order_release);
-    request->mark_started(now);
-    request->set_state(RequestState::kRunning);
-    running_.push_back(std::move(request));
-  }
-}
-
-void Engine::Impl::step() {
-  views_.clear();
-  for (const auto& request : running_) {
-    const int32_t wanted = request->options().prefill_chunk_tokens;
-    const int32_t chunk = wanted > 0 ? std::min(wanted, options_.prefill_chunk_tokens)
-                                     : options_.prefill_chunk_tokens;
-    views_.push_back(
-        {request->known_tokens(), request->sequence.computed, chunk, request->is_score()});
-  }
-  schedule(views_,
-           {limits_.tokens, options_.prefill_chunk_tokens, limits_.sequences, limits_.outputs},
-           step_);
-  LMN_CHECK(!step_.empty());
-  for (const Slice& slice : step_) {
-    std::vector<int32_t>& pages = running_[static_cast<size_t>(slice.sequence)]->sequence.pages;
-    while (static_cast<int64_t>(pages.size()) < kv_pages(slice.begin + slice.tokens)) {
-      pages.push_back(kv_.pages().allocate());
-      LMN_CHECK(pages.back() >= 0);  // reserved in start_waiting()
-    }
-  }
-  counters_.pages_used.store(kv_.pages().used(), std::memory_order_relaxed);
-
-  const StepSizes sizes = write_batch(step_, running_, limits_, inputs_);
-  const Result<const float*> logits = parts_.runner->run(sizes, *parts_.team);
-  counters_.steps.fetch_add(1, std::memory_order_relaxed);
-  int64_t row = 0;
-  for (const Slice& slice : step_) {
-    RequestCore& request = *running_[static_cast<size_t>(slice.sequence)];
-    if (logits.ok()) {
-      handle(request, slice, *logits + row * limits_.vocab_size);
+// In the order of WaitingQueue. One that finds no place, or too few pages, takes them from running
+// sequences of a lower level: an answer that matters more does not wait for one that matters less.
+void Engine::Impl::start_waiting(int64_t now) {
+  while (!waiting_.empty()) {
+    Sequence& candidate = *waiting_.front(now);
+    int highest = 0;
+    waiting_.scan(1, [&](const Sequence& first) {
+      highest = base_level(first);
+      return true;
+    });
+    // What is due by age takes the rank of the level that it overtakes.
+    candidate.level = std::max(base_level(candidate), highest);
+    const bool full = running_.size() == static_cast<size_t>(limits_.sequences);
+    if (!full && take_room(candidate)) {
+      start(waiting_.pop(now), now);
+    } else if (!running_.empty() && running_.back()->level < candidate.level) {
+      preempt_last();
     } else {
-      end_running(request, {FinishReason::kError, -1, logits.status()});
+      return;
     }
-    row += slice.outputs;
-  }
-  std::erase_if(running_, [](const auto& request) { return request->sequence.ended; });
-}
-
-void Engine::Impl::handle(RequestCore& request, const Slice& slice, const float* logits) {
-  const int32_t before = std::min(slice.begin, request.prompt_tokens());
-  request.sequence.computed = slice.begin + slice.tokens;
-  const int32_t prefilled = std::min(request.sequence.computed, request.prompt_tokens());
-  request.mark_prefilled(prefilled);
-  counters_.prompt_tokens.fetch_add(prefilled - before, std::memory_order_relaxed);
-  if (slice.outputs == 0) return;
-  Verdict verdict = request.is_score() ? handle_scored(request, slice, logits)
-                                       : handle_generated(request, logits);
-  if (verdict.reason != FinishReason::kNone) {
-    end_running(request, std::move(verdict));
-  } else if (!request.is_score()) {
-    request.publish();
   }
 }
 
-Verdict Engine::Impl::handle_generated(RequestCore& request, const float* logits) {
-  const auto vocab = static_cast<size_t>(limits_.vocab_size);
-  const Sampler::Input input{{logits, vocab},
-                             {request.tokens(), static_cast<size_t>(request.known_tokens())},
-                             request.prompt_tokens(),
-                             request.fixed().seed};
-  const Sampler::Choice choice =
-      sampler_.choose(request.options().sampling, input, request.next_top_logprobs());
-  if (choice.non_finite >= 0) {
-    return {FinishReason::kError, -1,
-            error(Code::kCorrupt,
-                  "logit %d of generated token %d is %g: the model's weights or its arithmetic are "
-                  "broken",
-                  choice.non_finite, request.generated_tokens(),
-                  static_cast<double>(logits[choice.non_finite]))};
+// Room to start: pages for the known tokens, beside what running sequences still need for theirs,
+// and one for the growth of each. Who would run alone has room. Gives the sequence the published
+// pages that its tokens begin with; at least one token is left to be computed, for its logits.
+bool Engine::Impl::take_room(Sequence& sequence) {
+  const Room room{&sequence, pages_.available(), static_cast<int32_t>(running_.size())};
+  if (room == no_room_) return false;  // nothing has changed since
+  Sequence::Cache& cache = sequence.cache;
+  if (!sequence.request().is_score()) {
+    const std::span<const int32_t> known(sequence.tokens(),
+                                         static_cast<size_t>(sequence.known_tokens()));
+    cache.published =
+        pages_.match(known, (sequence.known_tokens() - 1) / kKvPageTokens, cache.pages);
+    cache.computed = cache.verified = cache.published * kKvPageTokens;
   }
-  if (choice.token_id < 0) {
-    return {FinishReason::kError, -1,
-            error(Code::kInvalidArgument, "logit_bias and penalties leave no token to choose")};
-  }
-  if (request.options().logits != nullptr) {
-    std::copy_n(logits, vocab,
-                request.options().logits + static_cast<size_t>(request.generated_tokens()) * vocab);
-  }
-  counters_.generated_tokens.fetch_add(1, std::memory_order_relaxed);
-  return deliver(request, choice.token_id, choice.logprob);
+  const auto lacks = [](const Sequence& s) {
+    return kv_pages(s.known_tokens()) - static_cast<int64_t>(s.cache.pages.size());
+  };
+  int64_t needed = lacks(sequence);
+  for (const auto& running : running_) needed += std::max<int64_t>(0, lacks(*running)) + 1;
+  if (running_.empty() || pages_.available() >= needed) return true;
+  release_pages(sequence);
+  no_room_ = room;
+  return false;
 }
 
-Verdict Engine::Impl::handle_scored(RequestCore& request, const Slice& slice, const float* logits) {
-  const auto vocab = static_cast<size_t>(limits_.vocab_size);
-  for (int32_t i = 0; i < slice.outputs; ++i) {
-    const float* row = logits + static_cast<size_t>(i) * vocab;
-    const int32_t bad = first_non_finite({row, vocab});
-    if (bad >= 0) {
-      return {
-          FinishReason::kError, -1,
-          error(Code::kCorrupt,
-                "logit %d after token %d is %g: the model's weights or its arithmetic are broken",
-                bad, slice.begin + i, static_cast<double>(row[bad]))};
+void Engine::Impl::start(std::shared_ptr<Sequence> sequence, int64_t now) {
+  RequestCore& request = sequence->request();
+  const int32_t prompt = request.fixed().prompt_tokens, hit = sequence->cache.computed;
+  if (sequence->started) {
+    sequence->preempted = false;
+    counters_.preempted.fetch_sub(1, std::memory_order_relaxed);
+  } else {
+    sequence->started = true;
+    counters_.unstarted.fetch_sub(1, std::memory_order_relaxed);
+    counters_.queued_tokens.fetch_sub(prompt, std::memory_order_relaxed);
+    // release, with the acquire in reserve_queue(): who counts this place as free also finds it
+    // free in the ring.
+    counters_.queued.fetch_sub(1, std::memory_order_release);
+    if (!request.is_score()) {
+      counters_.prefix_lookup_tokens.fetch_add(prompt, std::memory_order_relaxed);
+      counters_.prefix_hit_tokens.fetch_add(hit, std::memory_order_relaxed);
     }
-    std::copy_n(row, vocab,
-                request.options().logits + static_cast<size_t>(slice.begin + i) * vocab);
+    request.mark_started(now, hit);
+    histograms_.queue.add(now - request.fixed().submit_ns);
   }
-  const bool done = request.sequence.computed == request.prompt_tokens();
-  return {done ? FinishReason::kLength : FinishReason::kNone, -1, {}};
+  request.mark_prefilled(std::min(prompt, hit));
+  join_running(std::move(sequence));
 }
 
-void Engine::Impl::end_waiting(RequestCore& request, FinishReason reason) {
-  counters_.waiting.fetch_sub(1, std::memory_order_relaxed);
-  counters_.queued.fetch_sub(1, std::memory_order_release);
-  (reason == FinishReason::kCancelled ? counters_.cancelled : counters_.finished)
-      .fetch_add(1, std::memory_order_relaxed);
-  request.end(
-      reason == FinishReason::kCancelled ? RequestState::kCancelled : RequestState::kFinished,
-      reason, -1, {});
+void Engine::Impl::join_running(std::shared_ptr<Sequence> sequence) {
+  sequence->set_state(RequestState::kRunning);
+  counters_.running.fetch_add(1, std::memory_order_relaxed);
+  const auto behind = std::find_if(running_.begin(), running_.end(), [&](const auto& other) {
+    return other->level < sequence->level;
+  });
+  running_.insert(behind, std::move(sequence));
 }
 
-// Everything is given back and counted before the client can see the end.
-void Engine::Impl::end_running(RequestCore& request, Verdict verdict) {
-  if (request.sequence.ended) return;
-  release_pages(request, verdict.reason == FinishReason::kError);
-  request.sequence.ended = true;
+// Gives back the pages of the last in precedence. It waits again, first of its level, and computes
+// its tokens anew, but for what the prefix cache still has by then.
+void Engine::Impl::preempt_last() {
+  const std::shared_ptr<Sequence> sequence = std::move(running_.back());
+  running_.pop_back();
+  release_pages(*sequence);
   counters_.running.fetch_sub(1, std::memory_order_relaxed);
-  RequestState state = RequestState::kFinished;
-  std::atomic<int64_t>* counter = &counters_.finished;
-  if (verdict.reason == FinishReason::kCancelled) {
-    state = RequestState::kCancelled;
-    counter = &counters_.cancelled;
-  } else if (verdict.reason == FinishReason::kError) {
-    state = RequestState::kFailed;
-    counter = &counters_.failed;
-  }
-  counter->fetch_add(1, std::memory_order_relaxed);
-  request.end(state, verdict.reason, verdict.stop_index, std::move(verdict.failure));
+  counters_.preemptions.fetch_add(1, std::memory_order_relaxed);
+  sequence->request().mark_preempted();
+  wait_again(sequence);
 }
 
-void Engine::Impl::release_pages(RequestCore& request, bool scrub) {
-  std::vector<int32_t>& pages = request.sequence.pages;
-  // From the last, so that the first page comes off the free stack first.
-  for (size_t i = pages.size(); i-- > 0;) {
-    kv_.pages().release(pages[i]);
-    if (scrub) LMN_CHECK(kv_.scrub(pages[i]).ok());
+void Engine::Impl::wait_again(const std::shared_ptr<Sequence>& sequence) {
+  const RequestCore& request = sequence->request();
+  sequence->set_state(RequestState::kWaiting);
+  sequence->preempted = true;
+  counters_.preempted.fetch_add(1, std::memory_order_relaxed);
+  waiting_.push_front(sequence, base_level(*sequence), request.options().tenant,
+                      request.fixed().submit_ns);
+}
+
+// The end of a sequence, waiting or running. Everything is given back and counted before the client
+// can see it.
+void Engine::Impl::end_sequence(Sequence& sequence, Verdict verdict) {
+  if (sequence.ended) return;
+  RequestCore& request = sequence.request();
+  // Text that was held back for a stop string or a character may still come.
+  if (verdict.reason == FinishReason::kCancelled || verdict.reason == FinishReason::kDeadline)
+    verdict = flush_text(sequence, std::move(verdict));
+  if (sequence.sample() == 0 && !request.forked) {  // then the others have no prompt to follow
+    request.forked = true;
+    for (int32_t i = 1; i < request.samples(); ++i) {
+      request.sequence(i).started = true;
+      end_sequence(request.sequence(i), verdict);
+    }
   }
-  pages.clear();
-  reserved_pages_ -= request.sequence.max_pages;
-  counters_.pages_used.store(kv_.pages().used(), std::memory_order_relaxed);
+  if (sequence.state() == RequestState::kRunning) {
+    counters_.running.fetch_sub(1, std::memory_order_relaxed);
+  } else if (!sequence.started) {
+    counters_.unstarted.fetch_sub(1, std::memory_order_relaxed);
+    counters_.queued_tokens.fetch_sub(request.fixed().prompt_tokens, std::memory_order_relaxed);
+    counters_.queued.fetch_sub(1, std::memory_order_release);
+  } else if (sequence.preempted) {
+    counters_.preempted.fetch_sub(1, std::memory_order_relaxed);
+  }
+  release_pages(sequence);
+  sequence.ended = true;
+
+  RequestState state = RequestState::kFinished;
+  if (verdict.reason == FinishReason::kCancelled) state = RequestState::kCancelled;
+  if (verdict.reason == FinishReason::kError) state = RequestState::kFailed;
+  request.outcome = std::max(request.outcome, state);
+  if (--request.live_sequences == 0) {
+    (request.outcome == RequestState::kFailed      ? counters_.failed
+     : request.outcome == RequestState::kCancelled ? counters_.cancelled
+                                                   : counters_.finished)
+        .fetch_add(1, std::memory_order_relaxed);
+    const int64_t now = parallel::now_ns();
+    request.mark_ended(now);
+    trace_request(request, now);
+  }
+  sequence.end(state, verdict.reason, verdict.stop_index, std::move(verdict.failure));
+  announce(request);
+}
+
+void Engine::Impl::trace_request(const RequestCore& request, int64_t end_ns) {
+  if (!trace_.enabled()) return;
+  const RequestCore::Fixed& fixed = request.fixed();
+  const int64_t start = request.start_ns(), first = request.first_token_ns();
+  const auto span = [&](const char* name, int64_t begin, int64_t end, int64_t tokens) {
+    trace_.add({name, begin, end, fixed.id, static_cast<int32_t>(tokens), request.samples()});
+  };
+  span("queue", fixed.submit_ns, start == 0 ? end_ns : start, fixed.prompt_tokens);
+  if (start != 0) span("prefill", start, first == 0 ? end_ns : first, fixed.prompt_tokens);
+  int64_t generated = 0;
+  for (int32_t i = 0; i < request.samples(); ++i)
+    generated += request.sequence(i).generated_tokens();
+  if (first != 0) span("decode", first, end_ns, generated);
+}
+
+void Engine::Impl::erase_ended() {
+  std::erase_if(running_, [](const auto& sequence) { return sequence->ended; });
+}
+
+// From the last page, which PagePool asks for. Pages whose contents nobody has verified may hold
+// NaN or infinity, and kernels weigh what lies behind a sequence's end with zero: they are
+// scrubbed.
+void Engine::Impl::release_pages(Sequence& sequence) {
+  Sequence::Cache& cache = sequence.cache;
+  const int64_t clean = cache.verified / kKvPageTokens, written = kv_pages(cache.written);
+  for (auto i = static_cast<int64_t>(cache.pages.size()); i-- > 0;) {
+    const int32_t page = cache.pages[static_cast<size_t>(i)];
+    const bool dirty = cache.written > cache.verified && i >= clean && i < written;
+    if (pages_.release(page) && dirty) LMN_CHECK(kv_.scrub(page).ok());
+  }
+  cache.pages.clear();
+  cache.computed = cache.written = cache.verified = cache.published = 0;
+  count_pages();
+}
+
+void Engine::Impl::count_pages() {
+  counters_.pages_used.store(pages_.used(), std::memory_order_relaxed);
+  counters_.pages_cached.store(pages_.cached(), std::memory_order_relaxed);
+}
+
+// The request has news: its clients hear of it when the step is over, once for all of it.
+void Engine::Impl::announce(RequestCore& request) {
+  request.advance();
+  const RequestOptions& options = request.options();
+  if (options.callback != nullptr) {
+    notifier_.announce(request.shared_from_this());
+    news_for_notifier_ = true;
+  } else if (options.notify) {
+    drain_list_.announce(request.shared_from_this());
+    news_for_drain_ = true;
+  }
+}
+
+void Engine::Impl::send_announcements() {
+  if (std::exchange(news_for_notifier_, false)) notifier_.wake();
+  if (std::exchange(news_for_drain_, false)) descriptor_->signal();
 }
 
 }  // namespace lmn::engine

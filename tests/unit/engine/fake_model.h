@@ -87,6 +87,10 @@ class FakeDevice : public Device {
     std::memcpy(host, device, bytes);
     return {};
   }
+  Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
   const ops::KernelTable& kernels() const override { std::abort(); }
 
   int64_t allocated = 0;

@@ -49,6 +49,10 @@ class HostDevice : public Device {
     std::memcpy(host, device, bytes);
     return {};
   }
+  Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
   const ops::KernelTable& kernels() const override { return table_; }
 
   size_t allocated = 0;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/pacer.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace lmn::engine {
+namespace {
+
+// An eighth of the weight for the newest step: follows a growing context, and forgets a step in
+// which the machine was away.
+void blend(double& average, double value) {
+  average = average == 0 ? value : average + (value - average) / 8;
+}
+
+}  // namespace
+
+int32_t Pacer::prefill_tokens() const {
+  if (answers_ns_ == 0 && target_ns_ == 0) return kFirstChunk;
+  if (token_ns_ == 0) return kFirstChunk;
+  const double target = target_ns_ > 0 ? static_cast<double>(target_ns_) : kSlowdown * answers_ns_;
+  const double tokens = (target - answers_ns_) / token_ns_;
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  return static_cast<int32_t>(std::clamp(tokens, double{kLeastChunk}, kMost));
+}
+
+void Pacer::record(int32_t answers, int32_t prompt_tokens, int64_t ns) {
+  const auto took = static_cast<double>(std::max<int64_t>(ns, 1));
+  if (prompt_tokens == 0) {
+    if (answers > 0) blend(answers_ns_, took);
+  } else {
+    // Of a step of prompts alone the whole belongs to them; beside answers, what those leave.
+    const double beside = answers > 0 ? answers_ns_ : 0;
+    blend(token_ns_, std::max(took - beside, took / 16) / prompt_tokens);
+  }
+}
+
+}  // namespace lmn::engine

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One step of the engine: compose it from the running sequences, run it, sample, deliver. The
+// engine thread is member 0 of the team; the others help with running and sampling.
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "engine/batch.h"
+#include "engine/engine_impl.h"
+
+namespace lmn::engine {
+namespace {
+
+// Logits to look at before the team shares the sampling: waking it costs a few µs, and one member
+// reads about ten logits a ns.
+constexpr int64_t kShareSamplingFrom = 65'536;
+
+}  // namespace
+
+void Engine::Impl::step(int64_t begin_ns) {
+  StepTimes times;
+  times.begin = begin_ns;
+  compose();
+  times.scheduled = parallel::now_ns();
+  const StepSizes sizes = write_batch(step_, running_, limits_, inputs_);
+  times.prepared = parallel::now_ns();
+  const Result<const float*> logits = parts_.runner->run(sizes, *parts_.team);
+  times.ran = parallel::now_ns();
+  if (logits.ok()) {
+    collect_rows(*logits);
+    sample_rows();
+    times.sampled = parallel::now_ns();
+    deliver_rows(times.sampled);
+  } else {
+    times.sampled = times.ran;
+    for (const Slice& slice : step_) {
+      Sequence& sequence = *running_[static_cast<size_t>(slice.sequence)];
+      sequence.cache.written = slice.begin + slice.tokens;
+      end_sequence(sequence, {FinishReason::kError, -1, logits.status()});
+    }
+  }
+  erase_ended();
+  for (std::shared_ptr<Sequence>& sequence : joining_) {
+    if (sequence->ended) continue;
+    if (running_.size() < static_cast<size_t>(limits_.sequences)) {
+      join_running(std::move(sequence));
+    } else {
+      release_pages(*sequence);
+      wait_again(sequence);
+    }
+  }
+  joining_.clear();
+  times.delivered = parallel::now_ns();
+  record_step(times, sizes);
+}
+
+// Chooses what the step computes and takes the pages for it. Where they lack, the last in
+// precedence gives its own; the first always gets what it needs, because admission let nothing in
+// that the whole cache could not hold.
+void Engine::Impl::compose() {
+  for (;;) {
+    views_.clear();
+    bool answers = false;
+    for (const auto& sequence : running_) {
+      const int32_t wanted = sequence->request().options().prefill_chunk_tokens;
+      const int32_t chunk = wanted > 0 ? std::min(wanted, options_.prefill_chunk_tokens)
+                                       : options_.prefill_chunk_tokens;
+      views_.push_back({sequence->known_tokens(), sequence->cache.computed, chunk,
+                        sequence->request().is_score()});
+      answers |= sequence->known_tokens() - sequence->cache.computed == 1;
+    }
+    const int32_t paced = answers ? pacer_.prefill_tokens() : options_.prefill_chunk_tokens;
+    schedule(views_,
+             {limits_.tokens, std::min(paced, options_.prefill_chunk_tokens), limits_.sequences,
+              limits_.outputs},
+             step_);
+    const bool complete = std::all_of(step_.begin(), step_.end(), [this](const Slice& slice) {
+      return take_pages(*running_[static_cast<size_t>(slice.sequence)], slice.begin,
+                        slice.begin + slice.tokens);
+    });
+    count_pages();
+    if (complete) break;
+    LMN_CHECK(running_.size() > 1);
+    preempt_last();
+  }
+  LMN_CHECK(!step_.empty());
+}
+
+// Pages for tokens [begin, end) that the sequence may write to. False: too few are available; what
+// was taken stays the sequence's.
+bool Engine::Impl::take_pages(Sequence& sequence, int32_t begin, int32_t end) {
+  std::vector<int32_t>& table = sequence.cache.pages;
+  const auto first = static_cast<size_t>(begin / kKvPageTokens);
+  if (first < table.size() && pages_.shared(table[first])) {  // forked: copy on write
+    const int32_t copy = pages_.allocate();
+    if (copy == kNoPage) return false;
+    LMN_CHECK(kv_.copy_page(table[first], copy).ok());
+    pages_.release(table[first]);
+    table[first] = copy;
+  }
+  while (static_cast<int64_t>(table.size()) < kv_pages(end)) {
+    const int32_t page = pages_.allocate();
+    if (page == kNoPage) return false;
+    table.push_back(page);
+  }
+  return true;
+}
+
+void Engine::Impl::count_computed(Sequence& sequence, const Slice& slice) {
+  const int32_t prompt = sequence.prompt_tokens();
+  sequence.cache.computed = sequence.cache.written = slice.begin + slice.tokens;
+  const int32_t prefilled = std::min(sequence.cache.computed, prompt);
+  sequence.request().mark_prefilled(prefilled);
+  counters_.prompt_tokens.fetch_add(prefilled - std::min(slice.begin, prompt),
+                                    std::memory_order_relaxed);
+}
+
+// Which sequence gets its next token from which row. The samples of a request whose prompt is now
+// computed all start from the same row.
+void Engine::Impl::collect_rows(const float* logits) {
+  rows_.clear();
+  for (const Slice& slice : step_) {
+    Sequence& sequence = *running_[static_cast<size_t>(slice.sequence)];
+    RequestCore& request = sequence.request();
+    count_computed(sequence, slice);
+    if (request.is_score()) {
+      Verdict verdict = deliver_scored(sequence, slice, logits);
+      if (verdict.reason != FinishReason::kNone) end_sequence(sequence, std::move(verdict));
+    } else if (slice.outputs > 0) {
+      rows_.push_back({&sequence, logits, {}});
+      for (int32_t i = 1; i < request.samples() && !request.forked; ++i)
+        rows_.push_back({&request.sequence(i), logits, {}});
+    }
+    logits += int64_t{slice.outputs} * limits_.vocab_size;
+  }
+}
+
+void Engine::Impl::sample_rows() {
+  const auto choose = [this](Row& row, Sampler& sampler) {
+    const Sequence& sequence = *row.sequence;
+    const Sampler::Input input{{row.logits, static_cast<size_t>(limits_.vocab_size)},
+                               {sequence.tokens(), static_cast<size_t>(sequence.known_tokens())},
+                               sequence.prompt_tokens(),
+                               sequence.seed()};
+    row.choice = sampler.choose(sequence.request().options().sampling, input,
+                                row.sequence->next_top_logprobs());
+  };
+  const auto members = static_cast<size_t>(parts_.team->size());
+  const int64_t work = static_cast<int64_t>(rows_.size()) * limits_.vocab_size;
+  if (rows_.size() < 2 || members < 2 || work < kShareSamplingFrom) {
+    for (Row& row : rows_) choose(row, samplers_[0]);
+    return;
+  }
+  parts_.team->run([&](int member) {
+    const auto index = static_cast<size_t>(member);
+    for (size_t i = index; i < rows_.size(); i += members) choose(rows_[i], samplers_[index]);
+  });
+}
+
+void Engine::Impl::deliver_rows(int64_t now) {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    Sequence& sequence = *row.sequence;
+    if (sequence.ended) continue;  // with its first sample
+    Verdict verdict = deliver_row(sequence, row.choice, row.logits, now);
+    if (verdict.reason != FinishReason::kNone) {
+      end_sequence(sequence, std::move(verdict));
+    } else {
+      sequence.publish();
+      announce(sequence.request());
+    }
+  }
+}
+
+Verdict Engine::Impl::deliver_row(Sequence& sequence, const Sampler::Choice& choice,
+                                  const float* logits, int64_t now) {
+  RequestCore& request = sequence.request();
+  if (choice.non_finite >= 0) {
+    return {FinishReason::kError, -1,
+            error(Code::kCorrupt,
+                  "logit %d of generated token %d is %g: the model's weights or its arithmetic are "
+                  "broken",
+                  choice.non_finite, sequence.generated_tokens(),
+                  static_cast<double>(logits[choice.non_finite]))};
+  }
+  if (sequence.sample() == 0 || request.forked) {
+    sequence.cache.verified = sequence.cache.computed;
+    publish_pages(sequence);
+  }
+  if (sequence.sample() == 0 && !request.forked) fork_siblings(sequence);
+  if (choice.token_id < 0) {
+    return {FinishReason::kError, -1,
+            error(Code::kInvalidArgument, "logit_bias and penalties leave no token to choose")};
+  }
+  if (float* row = sequence.next_logits(); row != nullptr)
+    std::copy_n(logits, static_cast<size_t>(limits_.vocab_size), row);
+  if (request.first_token_ns() == 0) {
+    request.mark_first_token(now);
+    histograms_.first_token.add(now - request.fixed().submit_ns);
+  } else if (sequence.news_ns != 0) {
+    histograms_.inter_token.add(now - sequence.news_ns);
+  }
+  sequence.news_ns = now;
+  counters_.generated_tokens.fetch_add(1, std::memory_order_relaxed);
+  return deliver(sequence, choice.token_id, choice.logprob);
+}
+
+Verdict Engine::Impl::deliver_scored(Sequence& sequence, const Slice& slice, const float* logits) {
+  const auto vocab = static_cast<size_t>(limits_.vocab_size);
+  for (int32_t i = 0; i < slice.outputs; ++i) {
+    const float* row = logits + static_cast<size_t>(i) * vocab;
+    const int32_t bad = first_non_finite({row, vocab});
+    if (bad >= 0) {
+      return {
+          FinishReason::kError, -1,
+          error(Code::kCorrupt,
+                "logit %d after token %d is %g: the model's weights or its arithmetic are broken",
+                bad, slice.begin + i, static_cast<double>(row[bad]))};
+    }
+    std::copy_n(row, vocab, sequence.request().logits_row(0, slice.begin + i));
+  }
+  sequence.cache.verified = sequence.cache.computed;
+  const bool done = sequence.cache.computed == sequence.prompt_tokens();
+  return {done ? FinishReason::kLength : FinishReason::kNone, -1, {}};
+}
+
+// Whole pages of verified tokens become known to the prefix cache. Where an equal page was known
+// before, the sequence goes on with that one.
+void Engine::Impl::publish_pages(Sequence& sequence) {
+  if (!options_.prefix_cache) return;
+  Sequence::Cache& cache = sequence.cache;
+  for (; cache.published < cache.verified / kKvPageTokens; ++cache.published) {
+    const auto i = static_cast<size_t>(cache.published);
+    cache.pages[i] = pages_.publish(i == 0 ? kNoPage : cache.pages[i - 1],
+                                    sequence.tokens() + i * kKvPageTokens, cache.pages[i]);
+  }
+}
+
+// The samples behind the first share its pages from here on; who writes to a shared page copies it
+// before (take_pages).
+void Engine::Impl::fork_siblings(Sequence& leader) {
+  RequestCore& request = leader.request();
+  request.forked = true;
+  for (int32_t i = 1; i < request.samples(); ++i) {
+    Sequence& sequence = request.sequence(i);
+    for (const int32_t page : leader.cache.pages) {
+      pages_.retain(page);
+      sequence.cache.pages.push_back(page);
+    }
+    sequence.cache.computed = sequence.cache.written = leader.cache.computed;
+    sequence.cache.verified = leader.cache.verified;
+    sequence.cache.published = leader.cache.published;
+    sequence.level = leader.level;
+    sequence.started = true;
+    joining_.emplace_back(request.shared_from_this(), &sequence);
+  }
+}
+
+void Engine::Impl::record_step(const StepTimes& t, const StepSizes& sizes) {
+  int32_t answers = 0, prompt_tokens = 0;
+  for (const Slice& slice : step_) (slice.tokens == 1 ? answers : prompt_tokens) += slice.tokens;
+  pacer_.record(answers, prompt_tokens, t.delivered - t.begin);
+  counters_.steps.fetch_add(1, std::memory_order_relaxed);
+  histograms_.step.add(t.delivered - t.begin);
+  const auto part = [&](Histogram& histogram, const char* name, int64_t begin, int64_t end) {
+    histogram.add(end - begin);
+    trace_.add({name, begin, end, 0, sizes.tokens, sizes.sequences});
+  };
+  part(histograms_.schedule, "schedule", t.begin, t.scheduled);
+  part(histograms_.prepare, "prepare", t.scheduled, t.prepared);
+  part(histograms_.run, "run", t.prepared, t.ran);
+  part(histograms_.sample, "sample", t.ran, t.sampled);
+  part(histograms_.deliver, "deliver", t.sampled, t.delivered);
+}
+
+}  // namespace lmn::engine
