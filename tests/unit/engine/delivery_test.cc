@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/request_core.h"
 #include "engine/text_buffer.h"
 #include "fake_model.h"
 #include "testing.h"
@@ -32,15 +33,16 @@ class Stream {
     options.prompt = {1};
     fixed.options = std::move(options);
     core_ = std::make_unique<RequestCore>(std::move(fixed));
+    core_->allocate();
   }
   // Delivers the token; returns the text that becomes visible.
   std::string push(int32_t token) {
-    verdict_ = deliver(*core_, token, 0);
+    verdict_ = deliver(core_->sequence(0), token, 0);
     return news();
   }
   std::string push(char letter) { return push(6 + (letter - 'a')); }
   std::string end(FinishReason reason) {
-    verdict_ = flush_text(*core_, {reason, -1, {}});
+    verdict_ = flush_text(core_->sequence(0), {reason, -1, {}});
     return news();
   }
   const Verdict& verdict() const { return verdict_; }
@@ -49,7 +51,7 @@ class Stream {
 
  private:
   std::string news() {
-    core_->publish();
+    core_->sequence(0).publish();
     Chunk chunk;
     const Status status = core_->next(0, &chunk);
     if (!status.ok()) return "";
