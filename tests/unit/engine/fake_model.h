@@ -244,6 +244,12 @@ inline std::shared_ptr<Request> must_submit(Engine& engine, RequestOptions optio
   return *request;
 }
 
+inline int64_t rejected_in(const EngineStats& stats) {
+  int64_t sum = 0;
+  for (const int64_t count : stats.rejected) sum += count;
+  return sum;
+}
+
 // Everything a request delivers, joined.
 struct Answer {
   std::vector<int32_t> tokens;
