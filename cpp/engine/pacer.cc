@@ -7,10 +7,14 @@
 namespace lmn::engine {
 namespace {
 
-// An eighth of the weight for the newest step: follows a growing context, and forgets a step in
-// which the machine was away.
+// An eighth of the weight for the newest step, which follows a growing context. A step in which the
+// machine was away counts as no more than twice the average.
 void blend(double& average, double value) {
-  average = average == 0 ? value : average + (value - average) / 8;
+  if (average == 0) {
+    average = value;
+  } else {
+    average += (std::clamp(value, average / 2, average * 2) - average) / 8;
+  }
 }
 
 }  // namespace
