@@ -27,6 +27,8 @@ void Engine::Impl::step(int64_t begin_ns) {
   times.prepared = parallel::now_ns();
   const Result<const float*> logits = parts_.runner->run(sizes, *parts_.team);
   times.ran = parallel::now_ns();
+  // Before the delivery: who has seen the end of its request sees its last step counted.
+  counters_.steps.fetch_add(1, std::memory_order_relaxed);
   if (logits.ok()) {
     collect_rows(*logits);
     sample_rows();
@@ -261,7 +263,6 @@ void Engine::Impl::record_step(const StepTimes& t, const StepSizes& sizes) {
   int32_t answers = 0, prompt_tokens = 0;
   for (const Slice& slice : step_) (slice.tokens == 1 ? answers : prompt_tokens) += slice.tokens;
   pacer_.record(answers, prompt_tokens, t.delivered - t.begin);
-  counters_.steps.fetch_add(1, std::memory_order_relaxed);
   histograms_.step.add(t.delivered - t.begin);
   const auto part = [&](Histogram& histogram, const char* name, int64_t begin, int64_t end) {
     histogram.add(end - begin);
