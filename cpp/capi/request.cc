@@ -42,7 +42,17 @@ lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk*
     LMN_RETURN_IF_ERROR(check_output(chunk, "chunk", "lmn_chunk"));
     LMN_RETURN_IF_ERROR(request->process.check("request"));
     engine::Chunk news;
-    LMN_RETURN_IF_ERROR(request->object->next(timeout_ns, &news));
+    Status failure;
+    switch (request->object->take(timeout_ns, &news, &failure)) {
+      case engine::News::kChunk:
+        break;
+      case engine::News::kNothing:
+        return Outcome::answer(Code::kTimeout, "the request has no news yet");
+      case engine::News::kEnd:
+        return Outcome::answer(Code::kClosed, "the request's last chunk was handed out before");
+      case engine::News::kFailure:
+        return failure;
+    }
     lmn_chunk out{};
     out.finish_reason = finish_reason(news.finish_reason);
     out.token_ids = news.token_ids.data();

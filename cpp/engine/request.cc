@@ -17,6 +17,9 @@ Request::~Request() {
 }
 
 Status Request::next(int64_t timeout_ns, Chunk* chunk) { return core_->next(timeout_ns, chunk); }
+News Request::take(int64_t timeout_ns, Chunk* chunk, Status* failure) {
+  return core_->take(timeout_ns, chunk, failure);
+}
 Status Request::wait(int64_t timeout_ns) { return core_->wait(timeout_ns); }
 void Request::cancel() { core_->cancel(); }
 RequestStats Request::stats() const { return core_->stats(); }

@@ -120,6 +120,14 @@ struct RequestStats {
   int64_t decode_ns = 0;   // first token to the end, or to now
 };
 
+// What Request::take found.
+enum class News : uint8_t {
+  kChunk,
+  kNothing,  // in the time given
+  kEnd,      // the end of the last sample was handed out before
+  kFailure,  // of a sample, or CLOSED in a forked child
+};
+
 class RequestCore;
 
 class Request {
@@ -137,6 +145,8 @@ class Request {
   // end of the last sample was handed out, and in a forked child. When several threads call at
   // once, each token goes to one of them.
   Status next(int64_t timeout_ns, Chunk* chunk);
+  // The same, for readers that poll: nothing to hand out is no Status, and allocates nothing.
+  News take(int64_t timeout_ns, Chunk* chunk, Status* failure);
 
   // Waits for the end without taking news: OK when finished or cancelled, TIMEOUT, CLOSED, or the
   // request's failure.

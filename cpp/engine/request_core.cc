@@ -44,8 +44,26 @@ Status RequestCore::check_process() const {
 }
 
 Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
-  LMN_RETURN_IF_ERROR(check_process());
+  Status failure;
+  switch (take(timeout_ns, chunk, &failure)) {
+    case News::kChunk:
+      return {};
+    case News::kNothing:
+      return error(Code::kTimeout, "request %llu has no news yet",
+                   static_cast<unsigned long long>(fixed_.id));
+    case News::kEnd:
+      return error(Code::kClosed, "the last chunk of request %llu was handed out before",
+                   static_cast<unsigned long long>(fixed_.id));
+    case News::kFailure:
+      break;
+  }
+  return failure;
+}
+
+News RequestCore::take(int64_t timeout_ns, Chunk* chunk, Status* failure) {
   *chunk = {};
+  *failure = check_process();
+  if (!failure->ok()) return News::kFailure;
   const int64_t deadline = parallel::deadline_after(timeout_ns);
   const auto count = static_cast<uint32_t>(samples());
   for (;;) {
@@ -54,13 +72,12 @@ Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
     uint32_t done = 0;
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t sample = (first + i) % count;
-      Status failure;
-      switch (sequences_[sample].take(chunk, &failure)) {
+      switch (sequences_[sample].take(chunk, failure)) {
         case Sequence::Taken::kChunk:
           next_sample_.store((sample + 1) % count, std::memory_order_relaxed);
-          return {};
+          return News::kChunk;
         case Sequence::Taken::kFailure:
-          return failure;
+          return News::kFailure;
         case Sequence::Taken::kDone:
           ++done;
           break;
@@ -68,14 +85,9 @@ Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
           break;
       }
     }
-    if (done == count) {
-      return error(Code::kClosed, "the last chunk of request %llu was handed out before",
-                   static_cast<unsigned long long>(fixed_.id));
-    }
-    if (events_.wait(seen, timeout_ns == 0 ? 0 : kClientSpinNs, deadline) == seen) {
-      return error(Code::kTimeout, "request %llu has no news yet",
-                   static_cast<unsigned long long>(fixed_.id));
-    }
+    if (done == count) return News::kEnd;
+    if (events_.wait(seen, timeout_ns == 0 ? 0 : kClientSpinNs, deadline) == seen)
+      return News::kNothing;
   }
 }
 

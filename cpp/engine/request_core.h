@@ -58,6 +58,7 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
 
   // --- client side -----------------------------------------------------------------------------
   Status next(int64_t timeout_ns, Chunk* chunk);
+  News take(int64_t timeout_ns, Chunk* chunk, Status* failure);
   Status wait(int64_t timeout_ns);
   void cancel();
   RequestStats stats() const;
