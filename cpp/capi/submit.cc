@@ -142,14 +142,12 @@ Status allocate_logits(const BuiltEngine& engine, engine::RequestOptions* option
   return {};
 }
 
-// From the engine to the caller. The handle may be gone when the caller's function returns.
+// From the engine to the caller. The handle may be gone when the caller's function returns. What
+// that throws, the engine ignores.
 void call_back(void* user) {
   auto* request = static_cast<lmn_request*>(user);
   { const std::lock_guard born(request->birth); }
-  try {
-    request->callback(request->callback_user, request);
-  } catch (...) {  // C++ on the other side, which must not throw: ignored
-  }
+  request->callback(request->callback_user, request);
 }
 
 Result<int32_t> read_samples(const lmn_request_options& given) {
@@ -179,6 +177,11 @@ Status submit(const BuiltEngine& engine, const lmn_request_options& given, lmn_r
   options.deadline_ns = static_cast<int64_t>(
       std::min<uint64_t>(given.deadline_ns, std::numeric_limits<int64_t>::max()));
   options.notify = (given.flags & LMN_REQUEST_NOTIFY) != 0;
+  if (options.notify && given.callback != nullptr) {
+    return error(Code::kInvalidArgument,
+                 "lmn_request_options.callback is set together with LMN_REQUEST_NOTIFY; news goes "
+                 "to one of them");
+  }
   options.tag = given.tag;
 
   auto request = std::make_unique<lmn_request>();

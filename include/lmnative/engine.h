@@ -8,7 +8,7 @@
  * may call at any time before its destroy. A child process after fork gets LMN_CLOSED from every
  * call on an inherited engine or request.
  *
- * News of a request can be had in four ways, which may be mixed:
+ * News of a request can be had in four ways, which may be mixed, but for the last two:
  *   lmn_request_next with timeout 0   polls;
  *   lmn_request_next, lmn_request_wait   wait, with a time-out;
  *   lmn_request_options.callback      is called on a thread of the engine;
@@ -82,12 +82,14 @@ typedef struct lmn_string {
 #define LMN_REQUEST_NOTIFY 64u       /* news goes to lmn_engine_drain, by the request's tag */
 
 /* Called when a request has news (new tokens, or its end), on a thread that belongs to the engine.
- * Take the news with lmn_request_next(request, 0, ...), which gives all of it, or LMN_TIMEOUT if
- * another call took it; what is not taken causes no further call until there is more. In the
- * callback every function may be called except lmn_engine_destroy and waiting for this request;
- * lmn_request_destroy of this request too, which makes it the last call. Calls for one request
- * never overlap; a callback that takes long delays only its own request (up to 64 such at once).
- * lmn_request_destroy, on another thread, returns after a running call has. It must not throw. */
+ * Take the news with lmn_request_next(request, 0, ...) until it says LMN_TIMEOUT or LMN_CLOSED;
+ * what is not taken causes no further call until there is more. The first call may come before
+ * lmn_engine_submit returns, but its *request is set by then. In the callback every function may be
+ * called except lmn_engine_destroy and waiting for this request; lmn_request_destroy of this
+ * request too, which makes it the last call. Calls for one request never overlap; a callback that
+ * takes long delays only its own request (up to 64 such at once). lmn_request_destroy, on another
+ * thread, returns after a running call has; lmn_engine_destroy returns after the last call of all
+ * has. It must not throw. */
 typedef void (*lmn_request_fn)(void *user, lmn_request *request);
 
 /* All pointers are read during submit only. */
@@ -256,8 +258,9 @@ LMN_API lmn_status lmn_engine_descriptor_get(const lmn_engine *engine, int32_t *
 
 /* Writes the tags of up to `capacity` requests that have news to `tags`, and their number to
  * *count; never blocks. A request is listed once for all that it has when it is listed, and again
- * when there is more; one that was destroyed is not. When more than `capacity` have news the
- * descriptor stays readable. Any thread. */
+ * when there is more: call lmn_request_next(request, 0, ...) until it says LMN_TIMEOUT or
+ * LMN_CLOSED, which costs no more than looking. One that was destroyed is not listed. When more
+ * than `capacity` have news the descriptor stays readable. Any thread. */
 LMN_API lmn_status lmn_engine_drain(lmn_engine *engine, uint64_t *tags, size_t capacity,
                                     size_t *count, lmn_error **err);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abuse.h"
 
+#include <chrono>
+#include <thread>
+
 namespace abuse {
 
 std::string model_path() {
@@ -29,24 +32,69 @@ Decoder create_decoder(const lmn_tokenizer* tokenizer) {
   return Decoder(decoder);
 }
 
-Engine create_engine(const lmn_model* model) {
+Engine create_engine(const lmn_model* model, uint32_t max_sequences) {
   auto options = sized<lmn_engine_options>();
   options.threads = 2;
   options.context_tokens = 2048;
+  options.max_sequences = max_sequences;
   lmn_engine* engine = nullptr;
   CHECK_CALL(lmn_engine_create(model, &options, &engine, err));
   return Engine(engine);
 }
 
-Request submit(lmn_engine* engine, const std::string& prompt, uint32_t max_tokens, uint32_t flags) {
+Engine create_null_engine(const std::string& name,
+                          const std::function<void(lmn_engine_options*)>& change) {
+  lmn_model* raw = nullptr;
+  CHECK_CALL(lmn_model_open(name.c_str(), nullptr, &raw, err));
+  const Model model(raw);
+  auto options = sized<lmn_engine_options>();
+  options.threads = 1;
+  options.kv_tokens = 16384;
+  change(&options);
+  lmn_engine* engine = nullptr;
+  CHECK_CALL(lmn_engine_create(model.get(), &options, &engine, err));
+  return Engine(engine);
+}
+
+lmn_engine_stats stats_of(const lmn_engine* engine) {
+  auto stats = sized<lmn_engine_stats>();
+  CHECK_CALL(lmn_engine_stats_get(engine, &stats, err));
+  return stats;
+}
+
+void expect_idle(const lmn_engine* engine) {
+  lmn_engine_stats stats = stats_of(engine);
+  for (int i = 0; i < 5000 && stats.running + stats.waiting + stats.queue_bytes > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stats = stats_of(engine);
+  }
+  EXPECT_EQ(stats.running, 0u);
+  EXPECT_EQ(stats.waiting, 0u);
+  EXPECT_EQ(stats.kv_pages_used, 0u);
+  EXPECT_EQ(stats.queue_tokens, 0u);
+  EXPECT_EQ(stats.queue_bytes, 0u);
+  EXPECT_EQ(stats.submitted, stats.finished + stats.cancelled + stats.failed);
+}
+
+lmn_request_options options_of(const std::string& prompt, uint32_t max_tokens) {
   auto options = sized<lmn_request_options>();
   options.prompt = prompt.data();
   options.prompt_bytes = prompt.size();
   options.max_tokens = max_tokens;
-  options.flags = flags | LMN_REQUEST_IGNORE_EOS;
+  options.flags = LMN_REQUEST_IGNORE_EOS;
+  return options;
+}
+
+Request submit(lmn_engine* engine, const lmn_request_options& options) {
   lmn_request* request = nullptr;
   CHECK_CALL(lmn_engine_submit(engine, &options, &request, err));
   return Request(request);
+}
+
+Request submit(lmn_engine* engine, const std::string& prompt, uint32_t max_tokens, uint32_t flags) {
+  lmn_request_options options = options_of(prompt, max_tokens);
+  options.flags |= flags;
+  return submit(engine, options);
 }
 
 Answer drain(lmn_request* request) {

@@ -69,7 +69,16 @@ std::string model_path();  // skips the test where there is no model
 Model open_model();
 Tokenizer create_tokenizer(const lmn_model* model);
 Decoder create_decoder(const lmn_tokenizer* tokenizer);
-Engine create_engine(const lmn_model* model);
+Engine create_engine(const lmn_model* model, uint32_t max_sequences = 0);
+// An engine of a null model, which the engine keeps alive; `change` sets further options.
+Engine create_null_engine(
+    const std::string& name = "null:",
+    const std::function<void(lmn_engine_options*)>& change = [](lmn_engine_options*) {});
+lmn_engine_stats stats_of(const lmn_engine* engine);
+// Nothing runs and waits any more, and every page is back; waits for the engine's last step.
+void expect_idle(const lmn_engine* engine);
+lmn_request_options options_of(const std::string& prompt, uint32_t max_tokens);
+Request submit(lmn_engine* engine, const lmn_request_options& options);
 // Greedy, ignoring end-of-generation tokens.
 Request submit(lmn_engine* engine, const std::string& prompt, uint32_t max_tokens,
                uint32_t flags = 0);

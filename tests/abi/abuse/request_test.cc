@@ -13,12 +13,6 @@ using namespace abuse;  // NOLINT: tests
 
 namespace {
 
-lmn_engine_stats stats_of(const lmn_engine* engine) {
-  auto stats = sized<lmn_engine_stats>();
-  CHECK_CALL(lmn_engine_stats_get(engine, &stats, err));
-  return stats;
-}
-
 constexpr int64_t kSecond = 1'000'000'000;
 
 lmn_memory_entry memory_of(const lmn_engine* engine, const std::string& owner) {
@@ -53,7 +47,7 @@ struct StopAt {
 
 TEST(poll_wait_next_and_after_the_end) {
   const Model model = open_model();
-  const Engine engine = create_engine(model.get());
+  const Engine engine = create_engine(model.get(), 1);
   const Request blocker = submit(engine.get(), "Once upon a time", 1500);
   const Request request = submit(engine.get(), "The capital of France is", 4);
   auto chunk = sized<lmn_chunk>();
@@ -332,6 +326,7 @@ TEST(queue_full_is_said_at_once) {
   options.threads = 1;
   options.context_tokens = 2048;
   options.queue_capacity = 2;
+  options.max_sequences = 1;
   lmn_engine* raw = nullptr;
   CHECK_CALL(lmn_engine_create(model.get(), &options, &raw, err));
   const Engine engine(raw);
