@@ -193,9 +193,11 @@ struct FakeSetup {
   int64_t kv_tokens = 0;
   int32_t chunk = 0;
   int32_t queue = 0;
+  bool prefix_cache = true;
   int32_t vocab = kFakeVocab;
   const text::Tokenizer* tokenizer = nullptr;
   std::function<void(FakeRunner&)> adjust;
+  std::function<void(EngineOptions&)> options;
 };
 
 class FakeEngine {
@@ -218,6 +220,8 @@ class FakeEngine {
     options.kv_tokens = setup.kv_tokens;
     options.prefill_chunk_tokens = setup.chunk;
     options.queue_capacity = setup.queue;
+    options.prefix_cache = setup.prefix_cache;
+    if (setup.options) setup.options(options);
     auto made = Engine::create(std::move(parts), options);
     ASSERT_OK(made);
     engine = std::move(made).value();

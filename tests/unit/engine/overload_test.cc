@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// More work than fits: who starts first, who is refused and why, what gives way, and how much of a
+// step a prompt may take beside running answers.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fake_model.h"
+#include "parallel/clock.h"
+#include "testing.h"
+
+namespace lmn::engine {
+namespace {
+
+void spin(int64_t ns) {
+  for (const int64_t end = parallel::now_ns() + ns; parallel::now_ns() < end;) {
+  }
+}
+
+// Steps that take time, as those of a model do.
+std::function<void(FakeRunner&)> costs(int64_t step_ns, int64_t token_ns) {
+  return [=](FakeRunner& runner) {
+    runner.on_step = [=](const StepSizes& sizes) { spin(step_ns + token_ns * sizes.tokens); };
+  };
+}
+
+// Ten clients keep the engine full with work of normal priority. A client of high priority and one
+// of low priority come along: the first is served at once, the second in the end.
+TEST(under_overload_high_priority_goes_first_and_low_priority_goes) {
+  FakeSetup setup;
+  setup.sequences = 2;
+  setup.outputs = 2;
+  setup.adjust = costs(20'000, 0);
+  FakeEngine engine(setup);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> crowd;
+  for (int c = 0; c < 10; ++c) {
+    crowd.emplace_back([&] {
+      while (!done.load()) {
+        EXPECT(collect(*must_submit(*engine.engine, greedy({1, 2}, 20))).reason ==
+               FinishReason::kLength);
+      }
+    });
+  }
+  RequestOptions low = greedy({3}, 5);
+  low.priority = -2;
+  const auto slow = must_submit(*engine.engine, std::move(low));
+  std::vector<int64_t> normal_ns, high_ns;
+  for (int i = 0; i < 20; ++i) {
+    for (const int32_t priority : {0, 2}) {
+      RequestOptions options = greedy({4}, 5);
+      options.priority = priority;
+      const auto request = must_submit(*engine.engine, std::move(options));
+      EXPECT(collect(*request).reason == FinishReason::kLength);
+      (priority == 0 ? normal_ns : high_ns).push_back(request->stats().queue_ns);
+    }
+  }
+  const auto median = [](std::vector<int64_t> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  // A normal one waits for about five others; a high one takes the place of one that runs.
+  EXPECT(3 * median(high_ns) < median(normal_ns));
+  EXPECT(engine->stats().preemptions > 0);
+  EXPECT(collect(*slow).reason == FinishReason::kLength);  // while the crowd goes on
+  done.store(true);
+  for (std::thread& client : crowd) client.join();
+}
+
+// Two tenants; one has submitted fifty requests before the other's five: they take turns.
+TEST(tenants_take_turns) {
+  FakeSetup setup;
+  setup.adjust = costs(20'000, 0);
+  FakeEngine engine(setup);
+  std::mutex mutex;
+  std::vector<uint64_t> order;  // of ends
+  std::vector<std::thread> clients;
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 55; ++i) {
+    RequestOptions options = greedy({1}, 5);
+    options.tenant = i < 50 ? 1 : 2;
+    requests.push_back(must_submit(*engine.engine, std::move(options)));
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    clients.emplace_back([&, i] {
+      EXPECT(requests[i]->wait(60'000'000'000).ok());
+      const std::lock_guard<std::mutex> lock(mutex);
+      order.push_back(i < 50 ? 1 : 2);
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  // The five of tenant 2 are done long before the fifty of tenant 1.
+  EXPECT(std::count(order.begin(), order.begin() + 30, uint64_t{2}) == 5);
+}
+
+TEST(refusals_say_what_is_full) {
+  FakeSetup setup;
+  setup.queue = 3;
+  setup.options = [](EngineOptions& options) { options.queue_tokens = 40; };
+  std::atomic<bool> open{false};
+  setup.adjust = [&](FakeRunner& runner) {
+    runner.on_step = [&](const StepSizes&) {
+      while (!open.load()) std::this_thread::yield();
+    };
+  };
+  FakeEngine engine(setup);
+  std::vector<std::shared_ptr<Request>> requests;
+  requests.push_back(must_submit(*engine.engine, greedy({1}, 5)));
+  while (engine->stats().running == 0) std::this_thread::yield();
+  requests.push_back(must_submit(*engine.engine, greedy(some_prompt(1, 30), 5)));
+  const auto refused = [&](int32_t prompt, const char* words) {
+    const auto request = engine->submit(greedy(some_prompt(2, prompt), 5));
+    EXPECT(!request.ok() && request.status().code() == Code::kQueueFull);
+    EXPECT(std::string(request.status().message()).find(words) != std::string::npos);
+  };
+  refused(11, "30 prompt tokens are waiting, this prompt has 11, and the queue holds 40");
+  requests.push_back(must_submit(*engine.engine, greedy({1}, 5)));
+  requests.push_back(must_submit(*engine.engine, greedy({1}, 5)));
+  refused(1, "3 requests are waiting and the queue holds 3");
+  EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.rejected[size_t(RejectReason::kTokens)], 1);
+  EXPECT_EQ(stats.rejected[size_t(RejectReason::kQueue)], 1);
+  EXPECT_EQ(stats.queue_tokens, 32);
+  open.store(true);
+  for (const auto& request : requests) EXPECT(collect(*request).reason == FinishReason::kLength);
+  requests.clear();
+  EXPECT_EQ(engine->stats().queue_tokens, 0);
+  // The engine thread lets go of the last one a moment after its end can be seen.
+  for (const int64_t end = parallel::now_ns() + 10'000'000'000;
+       engine->stats().queue_bytes != 0 && parallel::now_ns() < end;)
+    std::this_thread::yield();
+  EXPECT_EQ(engine->stats().queue_bytes, 0);
+}
+
+TEST(the_bytes_of_live_requests_are_bounded) {
+  FakeSetup setup;
+  setup.options = [](EngineOptions& options) { options.queue_bytes = 10'000; };
+  FakeEngine engine(setup);
+  std::vector<std::shared_ptr<Request>> kept;
+  Status refusal;
+  while (refusal.ok()) {
+    auto request = engine->submit(greedy({1}, 100));
+    if (!request.ok()) {
+      refusal = request.status();
+    } else {
+      EXPECT((*request)->wait(10'000'000'000).ok());
+      kept.push_back(*request);  // its answer can still be read, so it still counts
+    }
+  }
+  EXPECT(refusal.code() == Code::kQueueFull);
+  EXPECT(std::string(refusal.message()).find("the bound is 10000") != std::string::npos);
+  EXPECT(!kept.empty() && kept.size() < 100);
+  EXPECT_EQ(engine->stats().rejected[size_t(RejectReason::kBytes)], 1);
+  kept.pop_back();
+  EXPECT(engine->submit(greedy({1}, 100)).ok());
+}
+
+// Thirty requests whose outcomes need 26 times the cache: all finish.
+TEST(a_cache_that_is_too_small_delays_and_loses_nothing) {
+  FakeSetup setup;
+  setup.sequences = 30;
+  setup.outputs = 30;
+  setup.context = 512;
+  setup.kv_tokens = 256;
+  FakeEngine engine(setup);
+  std::vector<std::shared_ptr<Request>> requests;
+  for (uint64_t i = 0; i < 30; ++i)
+    requests.push_back(must_submit(*engine.engine, greedy(some_prompt(i, 3), 220)));
+  for (uint64_t i = 0; i < 30; ++i)
+    EXPECT(collect(*requests[i]).tokens == reference_greedy(some_prompt(i, 3), 220));
+  EXPECT(engine->stats().preemptions > 0);
+  EXPECT_EQ(engine->stats().kv_pages_used, 0);
+  // What could never fit is refused when it is submitted.
+  const auto never = engine->submit(greedy(some_prompt(1, 200), 57));
+  EXPECT(!never.ok() && never.status().code() == Code::kOutOfMemory);
+  EXPECT_EQ(engine->stats().rejected[size_t(RejectReason::kMemory)], 1);
+}
+
+// A step costs 1 ms and 0.1 ms for each token. An answer is being generated while a prompt of 4,000
+// tokens comes in: in 99 of 100 steps it gets its next token within three times the time it takes
+// alone, by the costs of the steps it takes part in, and the prompt is done in the end.
+TEST(an_answer_beside_a_long_prompt_keeps_its_pace) {
+  constexpr int64_t kStepNs = 1'000'000, kTokenNs = 100'000;
+  FakeSetup setup;
+  setup.sequences = 2;
+  setup.outputs = 2;
+  setup.tokens = 512;
+  setup.context = 8'192;
+  setup.kv_tokens = 16'384;
+  std::vector<int64_t> modelled;  // of steps with both in them
+  setup.adjust = [&](FakeRunner& runner) {
+    runner.on_step = [&](const StepSizes& sizes) {
+      const int64_t ns = kStepNs + kTokenNs * sizes.tokens;
+      if (sizes.sequences == 2) modelled.push_back(ns);
+      spin(ns);
+    };
+  };
+  FakeEngine engine(setup);
+  const auto answer = must_submit(*engine.engine, greedy({1, 2, 3}, 8'000));
+  Chunk chunk;
+  for (int i = 0; i < 20; ++i) ASSERT_OK(answer->next(-1, &chunk));
+  const auto prompt = must_submit(*engine.engine, greedy(some_prompt(1, 4'000), 1));
+  EXPECT(collect(*prompt).tokens == reference_greedy(some_prompt(1, 4'000), 1));
+  answer->cancel();
+  EXPECT(answer->wait(10'000'000'000).ok());
+  ASSERT(modelled.size() > 100);
+  std::sort(modelled.begin(), modelled.end());
+  EXPECT(modelled[modelled.size() * 99 / 100] <= 3 * (kStepNs + kTokenNs));
+  EXPECT(modelled.size() < 1'500);  // and it does not starve the prompt: three tokens a step would
+}
+
+}  // namespace
+}  // namespace lmn::engine
