@@ -36,7 +36,8 @@ HARNESS = "testing.h"  # of tests/unit: tests of clients may use it
 SYSTEM = [
     "cxxabi.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "glob.h", "limits.h", "linux/futex.h",
     "linux/membarrier.h", "pthread.h", "sched.h", "signal.h", "stdint.h", "stddef.h", "stdlib.h", "string.h",
-    "sys/auxv.h", "sys/mman.h", "sys/prctl.h", "sys/random.h", "sys/resource.h", "sys/stat.h", "sys/statfs.h",
+    "sys/auxv.h", "sys/eventfd.h", "sys/mman.h", "sys/prctl.h", "sys/random.h", "sys/resource.h", "sys/stat.h",
+    "sys/statfs.h",
     "sys/syscall.h", "sys/sysinfo.h", "sys/types.h", "time.h", "unistd.h", "unwind.h",
 ]  # fmt: skip
 INTRINSICS = ["immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h", "asm/hwcap.h"]  # in cpu only
