@@ -56,6 +56,14 @@ Engine create_null_engine(const std::string& name,
   return Engine(engine);
 }
 
+bool eventually(const std::function<bool()>& done) {
+  for (int i = 0; i < 60'000; ++i) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
 lmn_engine_stats stats_of(const lmn_engine* engine) {
   auto stats = sized<lmn_engine_stats>();
   CHECK_CALL(lmn_engine_stats_get(engine, &stats, err));
@@ -63,11 +71,11 @@ lmn_engine_stats stats_of(const lmn_engine* engine) {
 }
 
 void expect_idle(const lmn_engine* engine) {
-  lmn_engine_stats stats = stats_of(engine);
-  for (int i = 0; i < 5000 && stats.running + stats.waiting + stats.queue_bytes > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  lmn_engine_stats stats{};
+  eventually([&] {
     stats = stats_of(engine);
-  }
+    return stats.running + stats.waiting + stats.queue_bytes == 0;
+  });
   EXPECT_EQ(stats.running, 0u);
   EXPECT_EQ(stats.waiting, 0u);
   EXPECT_EQ(stats.kv_pages_used, 0u);
@@ -76,7 +84,7 @@ void expect_idle(const lmn_engine* engine) {
   EXPECT_EQ(stats.submitted, stats.finished + stats.cancelled + stats.failed);
 }
 
-lmn_request_options options_of(const std::string& prompt, uint32_t max_tokens) {
+lmn_request_options options_of(std::string_view prompt, uint32_t max_tokens) {
   auto options = sized<lmn_request_options>();
   options.prompt = prompt.data();
   options.prompt_bytes = prompt.size();

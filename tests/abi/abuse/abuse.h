@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lmnative/lmnative.h"
@@ -74,12 +75,15 @@ Engine create_engine(const lmn_model* model, uint32_t max_sequences = 0);
 Engine create_null_engine(
     const std::string& name = "null:",
     const std::function<void(lmn_engine_options*)>& change = [](lmn_engine_options*) {});
+// Until `done()`, a minute at most.
+bool eventually(const std::function<bool()>& done);
+
 lmn_engine_stats stats_of(const lmn_engine* engine);
 // Nothing runs and waits any more, and every page is back; waits for the engine's last step.
 void expect_idle(const lmn_engine* engine);
-lmn_request_options options_of(const std::string& prompt, uint32_t max_tokens);
+// Greedy, ignoring end-of-generation tokens; points to `prompt`.
+lmn_request_options options_of(std::string_view prompt, uint32_t max_tokens);
 Request submit(lmn_engine* engine, const lmn_request_options& options);
-// Greedy, ignoring end-of-generation tokens.
 Request submit(lmn_engine* engine, const std::string& prompt, uint32_t max_tokens,
                uint32_t flags = 0);
 

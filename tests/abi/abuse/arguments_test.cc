@@ -58,6 +58,8 @@ TEST(null_handles) {
   lmn_request* request = nullptr;
   const char* text = nullptr;
   size_t count = 0;
+  int32_t descriptor = 0;
+  uint64_t number = 0;
   EXPECT_NULL_ARGUMENT("model", lmn_model_info_get(nullptr, &info, err));
   EXPECT_NULL_ARGUMENT("model", lmn_model_metadata_get(nullptr, 0, &value, err));
   EXPECT_NULL_ARGUMENT("model", lmn_model_metadata_find(nullptr, "x", &value, err));
@@ -81,6 +83,10 @@ TEST(null_handles) {
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_score(nullptr, nullptr, nullptr, &tensor, err));
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_stats_get(nullptr, &engine_stats, err));
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_memory_get(nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT("engine", lmn_engine_descriptor_get(nullptr, &descriptor, err));
+  EXPECT_NULL_ARGUMENT("engine", lmn_engine_drain(nullptr, &number, 1, &count, err));
+  EXPECT_NULL_ARGUMENT("engine", lmn_engine_histogram_get(nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT("engine", lmn_engine_trace_get(nullptr, nullptr, 0, &count, &number, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_next(nullptr, 0, &chunk, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_wait(nullptr, 0, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_cancel(nullptr, err));
@@ -101,6 +107,7 @@ TEST(null_outputs_with_a_handle) {
   lmn_request* other = nullptr;
   const char* text = nullptr;
   size_t count = 0;
+  uint64_t number = 0;
   int32_t id = 1;
   EXPECT_NULL_ARGUMENT("info", lmn_model_info_get(model.get(), nullptr, err));
   EXPECT_NULL_ARGUMENT("value", lmn_model_metadata_get(model.get(), 0, nullptr, err));
@@ -143,6 +150,19 @@ TEST(null_outputs_with_a_handle) {
   EXPECT_NULL_ARGUMENT("ids", lmn_engine_score(engine.get(), nullptr, nullptr, &tensor, err));
   EXPECT_NULL_ARGUMENT("stats", lmn_engine_stats_get(engine.get(), nullptr, err));
   EXPECT_NULL_ARGUMENT("count", lmn_engine_memory_get(engine.get(), nullptr, 0, nullptr, err));
+  EXPECT_NULL_ARGUMENT("descriptor", lmn_engine_descriptor_get(engine.get(), nullptr, err));
+  EXPECT_NULL_ARGUMENT("count", lmn_engine_drain(engine.get(), &number, 1, nullptr, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'tags'",
+                 lmn_engine_drain(engine.get(), nullptr, 1, &count, err));
+  EXPECT_NULL_ARGUMENT("count", lmn_engine_histogram_get(engine.get(), nullptr, 0, nullptr, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'histograms'",
+                 lmn_engine_histogram_get(engine.get(), nullptr, 1, &count, err));
+  EXPECT_NULL_ARGUMENT("count",
+                       lmn_engine_trace_get(engine.get(), nullptr, 0, nullptr, &number, err));
+  EXPECT_NULL_ARGUMENT("lost",
+                       lmn_engine_trace_get(engine.get(), nullptr, 0, &count, nullptr, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'events'",
+                 lmn_engine_trace_get(engine.get(), nullptr, 1, &count, &number, err));
   EXPECT_NULL_ARGUMENT("chunk", lmn_request_next(request.get(), 0, nullptr, err));
   EXPECT_NULL_ARGUMENT("stats", lmn_request_stats_get(request.get(), nullptr, err));
 }
@@ -225,6 +245,10 @@ TEST(unknown_flags_and_values) {
   engine_options.reserved = 1;
   EXPECT_FAILURE(LMN_UNSUPPORTED, "reserved",
                  lmn_engine_create(model.get(), &engine_options, &engine, err));
+  engine_options.reserved = 0;
+  engine_options.reserved2 = 1;
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "reserved2",
+                 lmn_engine_create(model.get(), &engine_options, &engine, err));
   auto model_options = sized<lmn_model_options>();
   model_options.read_mode = 3;
   lmn_model* other = nullptr;
@@ -251,6 +275,14 @@ TEST(engine_options_out_of_range) {
       {[](lmn_engine_options* o) { o->kv_tokens = 0xFFFFFFFFu; }, "kv_tokens"},
       {[](lmn_engine_options* o) { o->prefill_chunk_tokens = 4097; }, "prefill_chunk_tokens"},
       {[](lmn_engine_options* o) { o->queue_capacity = 0xFFFFFFFFu; }, "queue_capacity"},
+      {[](lmn_engine_options* o) { o->max_sequences = 1025; },
+       "max_sequences is 1025; it is 0 to 1024"},
+      {[](lmn_engine_options* o) { o->prefix_cache = 3; }, "prefix_cache"},
+      {[](lmn_engine_options* o) { o->queue_tokens = UINT64_MAX; }, "queue_tokens"},
+      {[](lmn_engine_options* o) { o->queue_bytes = UINT64_MAX; }, "queue_bytes"},
+      {[](lmn_engine_options* o) { o->inter_token_target_ns = UINT64_MAX; },
+       "inter_token_target_ns"},
+      {[](lmn_engine_options* o) { o->trace_events = (1u << 24) + 1; }, "trace_events"},
   };
   for (const auto& [change, word] : cases) {
     auto options = sized<lmn_engine_options>();
@@ -289,6 +321,7 @@ TEST(request_options_out_of_range) {
       {[](lmn_request_options* o) { o->seed = 1; }, "LMN_REQUEST_SEED"},
       {[](lmn_request_options* o) { o->top_logprobs = 65; }, "top_logprobs"},
       {[](lmn_request_options* o) { o->priority = 3; }, "priority"},
+      {[](lmn_request_options* o) { o->n = 65; }, "n is 65; it is 1 to 64"},
       {[](lmn_request_options* o) { o->add_bos = 3; }, "add_bos"},
       {[](lmn_request_options* o) { o->stop_count = 1; }, "stop"},
       {[](lmn_request_options* o) { o->stop = &empty_stop, o->stop_count = 1; }, "stop[0]"},
@@ -336,6 +369,10 @@ TEST(request_options_out_of_range) {
   options.flags = 1u << 30;
   lmn_request* request = nullptr;
   EXPECT_FAILURE(LMN_UNSUPPORTED, "flags",
+                 lmn_engine_submit(engine.get(), &options, &request, err));
+  options.flags = 0;
+  options.reserved = 1;
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "reserved",
                  lmn_engine_submit(engine.get(), &options, &request, err));
 }
 

@@ -157,6 +157,8 @@ TEST(a_forked_child_gets_closed_and_no_hang) {
     DLManagedTensorVersioned* logits = nullptr;
     DLManagedTensorVersioned ids{};
     size_t count = 0;
+    int32_t descriptor = 0;
+    uint64_t lost = 0;
     const lmn_status statuses[] = {
         lmn_request_next(request.get(), -1, &chunk, nullptr),
         lmn_request_wait(request.get(), -1, nullptr),
@@ -166,9 +168,13 @@ TEST(a_forked_child_gets_closed_and_no_hang) {
         lmn_engine_score(engine.get(), &ids, nullptr, &logits, nullptr),
         lmn_engine_stats_get(engine.get(), &engine_stats, nullptr),
         lmn_engine_memory_get(engine.get(), nullptr, 0, &count, nullptr),
+        lmn_engine_descriptor_get(engine.get(), &descriptor, nullptr),
+        lmn_engine_drain(engine.get(), nullptr, 0, &count, nullptr),
+        lmn_engine_histogram_get(engine.get(), nullptr, 0, &count, nullptr),
+        lmn_engine_trace_get(engine.get(), nullptr, 0, &count, &lost, nullptr),
     };
-    for (int i = 0; i < 8; ++i) {
-      if (statuses[i] != LMN_CLOSED) return 10 + i;
+    for (size_t i = 0; i < std::size(statuses); ++i) {
+      if (statuses[i] != LMN_CLOSED) return 10 + static_cast<int>(i);
     }
     request.reset();  // and both may be destroyed there
     engine.reset();
