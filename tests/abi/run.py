@@ -30,6 +30,7 @@ STEPS = [
     "cancel",
     *["error"] * 5,
     "score",
+    *["streams"] * 2,
     "destroy",
 ]
 
@@ -127,6 +128,8 @@ def check_script(output):
     for line in lines:
         if line["step"] == "error" and not line.get("same"):
             raise RuntimeError(f"an error that was provoked did not come: {line}")
+        if line["step"] == "streams" and not line["equal"]:
+            raise RuntimeError(f"a stream is not what its request gives alone: {line}")
     return lines
 
 

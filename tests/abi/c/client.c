@@ -4,6 +4,7 @@
  * line, and the same in all of them. Usage: client MODEL
  */
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,19 +59,23 @@ typedef struct answer {
   uint32_t finish_reason;
 } answer;
 
+static void add(answer *to, const lmn_chunk *chunk) {
+  for (uint64_t i = 0; i < chunk->token_count && to->id_count < 64; ++i)
+    to->ids[to->id_count++] = chunk->token_ids[i];
+  if (to->text_bytes + chunk->text_bytes <= sizeof to->text) {
+    memcpy(to->text + to->text_bytes, chunk->text, chunk->text_bytes);
+    to->text_bytes += chunk->text_bytes;
+  }
+  to->finish_reason = chunk->finish_reason;
+}
+
 /* Reads a request to its end. */
 static answer drain(lmn_request *request) {
   answer out = {.id_count = 0};
   while (out.finish_reason == LMN_FINISH_NONE) {
     lmn_chunk chunk = {.struct_size = sizeof chunk};
     CHECK(lmn_request_next(request, -1, &chunk, &err));
-    for (uint64_t i = 0; i < chunk.token_count && out.id_count < 64; ++i)
-      out.ids[out.id_count++] = chunk.token_ids[i];
-    if (out.text_bytes + chunk.text_bytes <= sizeof out.text) {
-      memcpy(out.text + out.text_bytes, chunk.text, chunk.text_bytes);
-      out.text_bytes += chunk.text_bytes;
-    }
-    out.finish_reason = chunk.finish_reason;
+    add(&out, &chunk);
   }
   return out;
 }
@@ -231,6 +236,86 @@ static void score(lmn_engine *engine) {
   lmn_tensor_destroy(logits);
 }
 
+enum { kStreams = 64, kPrompts = 4 };
+
+static lmn_request *submit_stream(lmn_engine *engine, int index, uint32_t max_tokens) {
+  static const char *const prompts[kPrompts] = {"One", "Two, three", "The sea is",
+                                                "Once upon a time"};
+  const lmn_request_options options = {
+      .struct_size = sizeof options,
+      .prompt = prompts[index % kPrompts],
+      .prompt_bytes = strlen(prompts[index % kPrompts]),
+      .max_tokens = max_tokens,
+      .temperature = 0.8f,
+      .seed = (uint64_t)(index % kPrompts),
+      .flags = LMN_REQUEST_IGNORE_EOS | LMN_REQUEST_SEED | LMN_REQUEST_NOTIFY,
+      .tag = (uint64_t)index};
+  lmn_request *request = NULL;
+  CHECK(lmn_engine_submit(engine, &options, &request, &err));
+  return request;
+}
+
+/* Many requests at once: one wait on the engine's descriptor for all, then those that have news. */
+static void streams(lmn_engine *engine, const char *name, uint32_t max_tokens) {
+  answer alone[kPrompts];
+  static answer got[kStreams];
+  memset(got, 0, sizeof got);
+  for (int i = 0; i < kPrompts; ++i) {
+    lmn_request *request = submit_stream(engine, i, max_tokens);
+    alone[i] = drain(request);
+    lmn_request_destroy(request);
+  }
+  lmn_request *requests[kStreams];
+  for (int i = 0; i < kStreams; ++i) requests[i] = submit_stream(engine, i, max_tokens);
+  int32_t descriptor = -1;
+  CHECK(lmn_engine_descriptor_get(engine, &descriptor, &err));
+  for (int open = kStreams; open > 0;) {
+    struct pollfd news = {.fd = descriptor, .events = POLLIN};
+    if (poll(&news, 1, 60000) != 1) exit(1);
+    uint64_t tags[16];
+    size_t count = 0;
+    CHECK(lmn_engine_drain(engine, tags, 16, &count, &err));
+    for (size_t i = 0; i < count; ++i) {
+      lmn_chunk chunk = {.struct_size = sizeof chunk};
+      while (lmn_request_next(requests[tags[i]], 0, &chunk, NULL) == LMN_OK) {
+        add(&got[tags[i]], &chunk);
+        open -= chunk.finish_reason != LMN_FINISH_NONE;
+      }
+    }
+  }
+  for (int i = 0; i < kStreams; ++i) lmn_request_destroy(requests[i]);
+  size_t tokens = 0;
+  int equal = 1;
+  for (int i = 0; i < kStreams; ++i) {
+    const answer *want = &alone[i % kPrompts];
+    tokens += got[i].id_count;
+    equal = equal && got[i].id_count == want->id_count && got[i].text_bytes == want->text_bytes &&
+            memcmp(got[i].ids, want->ids, want->id_count * sizeof want->ids[0]) == 0 &&
+            memcmp(got[i].text, want->text, want->text_bytes) == 0;
+  }
+  printf(
+      "{\"step\":\"streams\",\"model\":\"%s\",\"streams\":%d,\"tokens\":%zu,\"equal\":%s,"
+      "\"alone\":[",
+      name, kStreams, tokens, equal ? "true" : "false");
+  for (int i = 0; i < kPrompts; ++i) {
+    if (i > 0) putchar(',');
+    print_ids(alone[i].ids, alone[i].id_count);
+  }
+  printf("]}\n");
+}
+
+static void null_streams(void) {
+  lmn_model *model = NULL;
+  lmn_engine *engine = NULL;
+  CHECK(lmn_model_open("null:vocab=512,context=256", NULL, &model, &err));
+  const lmn_engine_options options = {
+      .struct_size = sizeof options, .threads = 1, .kv_tokens = 8192};
+  CHECK(lmn_engine_create(model, &options, &engine, &err));
+  streams(engine, "null", 32);
+  lmn_engine_destroy(engine);
+  lmn_model_destroy(model);
+}
+
 /* Parents before children: every handle keeps what it needs. */
 static void destroy(lmn_model *model, lmn_tokenizer *tokenizer, lmn_engine *engine) {
   struct DLManagedTensorVersioned *norm = NULL;
@@ -274,6 +359,8 @@ int main(int argc, char **argv) {
   cancel(engine);
   provoke_errors(engine, tokenizer);
   score(engine);
+  streams(engine, "default", 8);
+  null_streams();
   destroy(model, tokenizer, engine);
   return 0;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The script of tests/abi in C++20, over lmnative.hpp. Usage: client MODEL
+#include <poll.h>
+
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -145,6 +147,52 @@ void score(lmnative::Engine& engine) {
               json(logits.shape()[0]).c_str(), json(logits.shape()[1]).c_str(), json(top).c_str());
 }
 
+lmnative::Request submit_stream(lmnative::Engine& engine, uint64_t index, uint32_t max_tokens) {
+  static const char* const prompts[] = {"One", "Two, three", "The sea is", "Once upon a time"};
+  return engine.submit(prompts[index % 4], {.max_tokens = max_tokens,
+                                            .temperature = 0.8f,
+                                            .seed = index % 4,
+                                            .ignore_eos = true,
+                                            .tag = index,
+                                            .notify = true});
+}
+
+// Many requests at once: one wait on the engine's descriptor for all, then those that have news.
+void streams(lmnative::Engine& engine, const char* name, uint32_t max_tokens) {
+  constexpr size_t kStreams = 64;
+  std::vector<lmnative::Answer> alone;
+  for (uint64_t i = 0; i < 4; ++i) alone.push_back(submit_stream(engine, i, max_tokens).collect());
+  std::vector<lmnative::Request> requests;
+  for (uint64_t i = 0; i < kStreams; ++i) requests.push_back(submit_stream(engine, i, max_tokens));
+  std::vector<lmnative::Answer> got(kStreams);
+  for (size_t open = kStreams; open > 0;) {
+    pollfd news{engine.descriptor(), POLLIN, 0};
+    if (poll(&news, 1, 60'000) != 1) throw std::runtime_error("no news");
+    std::array<uint64_t, 16> buffer;
+    for (const uint64_t tag : engine.drain(buffer)) {
+      while (const auto chunk = requests[tag].next(std::chrono::nanoseconds(0))) {
+        lmnative::Answer& to = got[tag];
+        to.token_ids.insert(to.token_ids.end(), chunk->token_ids.begin(), chunk->token_ids.end());
+        to.text += chunk->text;
+        open -= chunk->finish_reason != LMN_FINISH_NONE;
+      }
+    }
+  }
+  size_t tokens = 0;
+  bool equal = true;
+  for (size_t i = 0; i < kStreams; ++i) {
+    tokens += got[i].token_ids.size();
+    equal = equal && got[i].token_ids == alone[i % 4].token_ids && got[i].text == alone[i % 4].text;
+  }
+  std::string ids;
+  for (const lmnative::Answer& answer : alone)
+    ids += (ids.empty() ? "" : ",") + json(answer.token_ids);
+  std::printf(
+      "{\"step\":\"streams\",\"model\":\"%s\",\"streams\":%zu,\"tokens\":%zu,\"equal\":%s,"
+      "\"alone\":[%s]}\n",
+      name, kStreams, tokens, equal ? "true" : "false", ids.c_str());
+}
+
 // Parents before children: every handle keeps what it needs.
 void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::Tokenizer> tokenizer,
              std::unique_ptr<lmnative::Engine> engine) {
@@ -181,6 +229,10 @@ int main(int argc, char** argv) {
     cancel(*engine);
     provoke_errors(*engine, *tokenizer);
     score(*engine);
+    streams(*engine, "default", 8);
+    lmnative::Engine null(lmnative::Model("null:vocab=512,context=256"),
+                          {.threads = 1, .kv_tokens = 8192});
+    streams(null, "null", 32);
     destroy(std::move(model), std::move(tokenizer), std::move(engine));
     return 0;
   } catch (const std::exception& e) {

@@ -3,11 +3,14 @@
 """The script of tests/abi in Python, over ctypes and nothing else. Usage: client.py LIBRARY MODEL"""
 
 import ctypes as c
+import select
 import sys
 from ctypes import POINTER, byref
 
 FINISH_NONE = 0
+REQUEST_SEED = 2
 REQUEST_IGNORE_EOS = 4
+REQUEST_NOTIFY = 64
 OK = 0
 
 
@@ -36,7 +39,9 @@ ChatMessage = struct("lmn_chat_message", ("role", c.c_char_p), ("content", c.c_c
 EngineOptions = struct(
     "lmn_engine_options", *fields(c.c_uint32, "struct_size flags"), ("threads", c.c_int32),
     *fields(c.c_uint32, "context_tokens kv_tokens prefill_chunk_tokens queue_capacity reserved"),
-    *fields(c.c_void_p, "progress progress_user"))  # fmt: skip
+    *fields(c.c_void_p, "progress progress_user"), *fields(c.c_uint32, "max_sequences prefix_cache"),
+    *fields(c.c_uint64, "queue_tokens queue_bytes inter_token_target_ns"), ("idle_spin_ns", c.c_int64),
+    *fields(c.c_uint32, "trace_events reserved2"))  # fmt: skip
 RequestOptions = struct(
     "lmn_request_options", *fields(c.c_uint32, "struct_size flags"), ("prompt", c.c_char_p),
     ("prompt_bytes", c.c_uint64), ("prompt_ids", POINTER(c.c_int32)), ("prompt_id_count", c.c_uint64),
@@ -44,15 +49,17 @@ RequestOptions = struct(
     *fields(c.c_float, "top_p min_p repetition_penalty presence_penalty frequency_penalty"),
     ("penalty_last_n", c.c_uint32), ("seed", c.c_uint64), ("top_logprobs", c.c_uint32), ("priority", c.c_int32),
     ("logit_bias", c.c_void_p), ("logit_bias_count", c.c_uint64), ("stop", c.c_void_p), ("stop_count", c.c_uint64),
-    ("stop_token_ids", c.c_void_p), *fields(c.c_uint64, "stop_token_id_count deadline_ns tag"))  # fmt: skip
+    ("stop_token_ids", c.c_void_p), *fields(c.c_uint64, "stop_token_id_count deadline_ns tag tenant"),
+    *fields(c.c_uint32, "n reserved"), *fields(c.c_void_p, "callback callback_user"))  # fmt: skip
 Chunk = struct(
     "lmn_chunk", *fields(c.c_uint32, "struct_size finish_reason"), ("token_ids", POINTER(c.c_int32)),
     ("token_count", c.c_uint64), ("text", c.c_void_p), ("text_bytes", c.c_uint64),
-    *fields(c.c_void_p, "logprobs top_ids top_logprobs logits"), *fields(c.c_uint32, "top_logprob_count reserved")
+    *fields(c.c_void_p, "logprobs top_ids top_logprobs logits"), *fields(c.c_uint32, "top_logprob_count sample")
     )  # fmt: skip
 RequestStats = struct(
     "lmn_request_stats", *fields(c.c_uint32, "struct_size finish_reason"),
-    *fields(c.c_uint64, "prompt_tokens generated_tokens queue_ns prefill_ns decode_ns seed tag"))  # fmt: skip
+    *fields(c.c_uint64, "prompt_tokens generated_tokens queue_ns prefill_ns decode_ns seed tag cached_tokens"),
+    *fields(c.c_uint32, "preemptions reserved"))  # fmt: skip
 DLTensor = struct(
     "DLTensor", ("data", c.c_void_p), *fields(c.c_int32, "device_type device_id ndim"),
     *fields(c.c_uint8, "code bits"), ("lanes", c.c_uint16), *fields(POINTER(c.c_int64), "shape strides"),
@@ -255,6 +262,64 @@ def score(lib, engine):
     lib.lmn_tensor_destroy(logits)
 
 
+PROMPTS = [b"One", b"Two, three", b"The sea is", b"Once upon a time"]
+
+
+def submit_stream(lib, engine, index, max_tokens):
+    prompt = PROMPTS[index % 4]
+    options = sized(RequestOptions, prompt=prompt, prompt_bytes=len(prompt), max_tokens=max_tokens, temperature=0.8,
+                    seed=index % 4, tag=index)  # fmt: skip
+    options.flags = REQUEST_IGNORE_EOS | REQUEST_SEED | REQUEST_NOTIFY
+    return lib.handle("lmn_engine_submit", engine, byref(options))
+
+
+def streams(lib, engine, name, max_tokens):
+    """Many requests at once: one wait on the engine's descriptor for all, then those that have news."""
+    alone = []
+    for i in range(4):
+        request = submit_stream(lib, engine, i, max_tokens)
+        alone.append(drain(lib, request)[:2])
+        lib.lmn_request_destroy(request)
+    requests = [submit_stream(lib, engine, i, max_tokens) for i in range(64)]
+    got = [([], b"") for _ in requests]
+    descriptor = c.c_int32()
+    lib.lmn_engine_descriptor_get(engine, byref(descriptor))
+    poll = select.poll()
+    poll.register(descriptor.value, select.POLLIN)
+    tags, count, chunk = (c.c_uint64 * 16)(), c.c_size_t(), sized(Chunk)
+    left = len(requests)
+    while left > 0:
+        if not poll.poll(60_000):
+            raise TimeoutError("no news")
+        lib.lmn_engine_drain(engine, tags, c.c_size_t(16), byref(count))
+        for tag in tags[: count.value]:
+            # Without a place for an error: that there is no news is none.
+            while lib.dll.lmn_request_next(requests[tag], c.c_int64(0), byref(chunk), None) == OK:
+                ids, text = got[tag]
+                got[tag] = (
+                    ids + chunk.token_ids[: chunk.token_count],
+                    text + c.string_at(chunk.text, chunk.text_bytes),
+                )
+                left -= chunk.finish_reason != FINISH_NONE
+    for request in requests:
+        lib.lmn_request_destroy(request)
+    tokens = sum(len(ids) for ids, _ in got)
+    equal = "true" if all(stream == alone[i % 4] for i, stream in enumerate(got)) else "false"
+    show(
+        f'{{"step":"streams","model":"{name}","streams":{len(got)},"tokens":{tokens},"equal":{equal},'
+        f'"alone":[{",".join(numbers(ids) for ids, _ in alone)}]}}'
+    )
+
+
+def null_streams(lib):
+    model = lib.handle("lmn_model_open", b"null:vocab=512,context=256", None)
+    options = sized(EngineOptions, threads=1, kv_tokens=8192)
+    engine = lib.handle("lmn_engine_create", model, byref(options))
+    streams(lib, engine, "null", 32)
+    lib.lmn_engine_destroy(engine)
+    lib.lmn_model_destroy(model)
+
+
 def destroy(lib, model, tokenizer, engine):
     """Parents before children: every handle keeps what it needs."""
     norm = lib.handle("lmn_model_tensor_export", model, b"output_norm.weight")
@@ -290,6 +355,8 @@ def main():
     cancel(lib, engine)
     provoke_errors(lib, engine, tokenizer)
     score(lib, engine)
+    streams(lib, engine, "default", 8)
+    null_streams(lib)
     destroy(lib, model, tokenizer, engine)
 
 

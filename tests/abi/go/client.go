@@ -20,6 +20,8 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"unsafe"
 )
 
@@ -301,6 +303,125 @@ func score(engine *C.lmn_engine) {
 	fmt.Printf(`{"step":"score","shape":[%d,%d],"top":%s}`+"\n", rows, columns, numbers(top))
 }
 
+var prompts = [...]string{"One", "Two, three", "The sea is", "Once upon a time"}
+
+func submitStream(engine *C.lmn_engine, index int, maxTokens C.uint32_t) *C.lmn_request {
+	request, failure := submitText(engine, prompts[index%4], C.lmn_request_options{max_tokens: maxTokens,
+		temperature: 0.8, seed: C.uint64_t(index % 4), tag: C.uint64_t(index),
+		flags: C.LMN_REQUEST_IGNORE_EOS | C.LMN_REQUEST_SEED | C.LMN_REQUEST_NOTIFY})
+	must(failure)
+	return request
+}
+
+// poller waits for the engine's descriptor in Go's own poller, without an operating system thread, and says on the channel
+// of each request that has news so, until stop is called.
+func poller(engine *C.lmn_engine, news []chan struct{}) (stop func()) {
+	var descriptor C.int32_t
+	var err *C.lmn_error
+	status := C.lmn_engine_descriptor_get(engine, &descriptor, &err)
+	must(check(status, err))
+	// A duplicate, because Go closes what it waits for.
+	own, failure := syscall.Dup(int(descriptor))
+	must(failure)
+	file := os.NewFile(uintptr(own), "lmnative engine")
+	conn, failure := file.SyscallConn()
+	must(failure)
+	var ended sync.WaitGroup
+	ended.Add(1)
+	go func() {
+		defer ended.Done()
+		// The function looks; Read calls it again when the descriptor has become readable, until the file is closed.
+		conn.Read(func(uintptr) bool {
+			tags := make([]C.uint64_t, 16)
+			for {
+				var count C.size_t
+				var err *C.lmn_error
+				status := C.lmn_engine_drain(engine, &tags[0], C.size_t(len(tags)), &count, &err)
+				must(check(status, err))
+				for _, tag := range tags[:count] {
+					select {
+					case news[tag] <- struct{}{}:
+					default: // it was told already and has not looked yet
+					}
+				}
+				if int(count) < len(tags) {
+					return false
+				}
+			}
+		})
+	}()
+	return func() {
+		file.Close()
+		ended.Wait()
+	}
+}
+
+// streams runs many requests at once, each read by a goroutine of its own that a poller wakes.
+func streams(engine *C.lmn_engine, name string, maxTokens C.uint32_t) {
+	type answer struct {
+		ids  []C.int32_t
+		text string
+	}
+	var alone [4]answer
+	for i := range alone {
+		request := submitStream(engine, i, maxTokens)
+		alone[i].ids, alone[i].text, _ = drain(request)
+		C.lmn_request_destroy(request)
+	}
+	var got [64]answer
+	news := make([]chan struct{}, len(got))
+	for i := range news {
+		news[i] = make(chan struct{}, 1)
+	}
+	stop := poller(engine, news)
+	var readers sync.WaitGroup
+	for i := range got {
+		request := submitStream(engine, i, maxTokens)
+		readers.Add(1)
+		go func(to *answer, wake chan struct{}) {
+			defer readers.Done()
+			defer C.lmn_request_destroy(request)
+			for range wake {
+				chunk := C.lmn_chunk{struct_size: C.sizeof_lmn_chunk}
+				for C.lmn_request_next(request, 0, &chunk, nil) == C.LMN_OK {
+					to.ids = append(to.ids, unsafe.Slice(chunk.token_ids, int(chunk.token_count))...)
+					to.text += goString(chunk.text, chunk.text_bytes)
+					if chunk.finish_reason != C.LMN_FINISH_NONE {
+						return
+					}
+				}
+			}
+		}(&got[i], news[i])
+	}
+	readers.Wait()
+	stop()
+	tokens, equal := 0, true
+	for i := range got {
+		want := &alone[i%4]
+		tokens += len(got[i].ids)
+		equal = equal && numbers(got[i].ids) == numbers(want.ids) && got[i].text == want.text
+	}
+	var ids []string
+	for i := range alone {
+		ids = append(ids, numbers(alone[i].ids))
+	}
+	fmt.Printf(`{"step":"streams","model":"%s","streams":%d,"tokens":%d,"equal":%t,"alone":[%s]}`+"\n", name, len(got),
+		tokens, equal, strings.Join(ids, ","))
+}
+
+func nullStreams() {
+	model, failure := openModel("null:vocab=512,context=256")
+	must(failure)
+	defer C.lmn_model_destroy(model)
+	options := C.lmn_engine_options{struct_size: C.sizeof_lmn_engine_options, threads: 1, kv_tokens: 8192}
+	var engine *C.lmn_engine
+	var err *C.lmn_error
+	status := C.lmn_engine_create(model, &options, &engine, &err)
+	must(check(status, err))
+	defer C.lmn_engine_destroy(engine)
+	streams(engine, "null", 32)
+}
+
 // Parents before children: every handle keeps what it needs.
 func destroy(model *C.lmn_model, tokenizer *C.lmn_tokenizer, engine *C.lmn_engine) {
 	name := C.CString("output_norm.weight")
@@ -343,5 +464,7 @@ func main() {
 	cancel(engine)
 	provokeErrors(engine, tokenizer)
 	score(engine)
+	streams(engine, "default", 8)
+	nullStreams()
 	destroy(model, tokenizer, engine)
 }

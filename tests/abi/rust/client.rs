@@ -15,7 +15,9 @@ mod lmn {
     pub type Status = i32;
     pub const OK: Status = 0;
     pub const FINISH_NONE: u32 = 0;
+    pub const REQUEST_SEED: u32 = 2;
     pub const REQUEST_IGNORE_EOS: u32 = 4;
+    pub const REQUEST_NOTIFY: u32 = 64;
     pub const INT: c_int = 0; // kDLInt
     pub const READ_ONLY: u64 = 1; // DLPACK_FLAG_BITMASK_READ_ONLY
 
@@ -45,7 +47,9 @@ mod lmn {
         chat_message { role: *const c_char, content: *const c_char, content_bytes: u64, }
         engine_options {
             struct_size: u32, flags: u32, threads: i32, context_tokens: u32, kv_tokens: u32, prefill_chunk_tokens: u32,
-            queue_capacity: u32, reserved: u32, progress: *const c_void, progress_user: *mut c_void,
+            queue_capacity: u32, reserved: u32, progress: *const c_void, progress_user: *mut c_void, max_sequences: u32,
+            prefix_cache: u32, queue_tokens: u64, queue_bytes: u64, inter_token_target_ns: u64, idle_spin_ns: i64,
+            trace_events: u32, reserved2: u32,
         }
         request_options {
             struct_size: u32, flags: u32, prompt: *const c_char, prompt_bytes: u64, prompt_ids: *const i32,
@@ -53,15 +57,17 @@ mod lmn {
             repetition_penalty: f32, presence_penalty: f32, frequency_penalty: f32, penalty_last_n: u32, seed: u64,
             top_logprobs: u32, priority: i32, logit_bias: *const c_void, logit_bias_count: u64, stop: *const c_void,
             stop_count: u64, stop_token_ids: *const i32, stop_token_id_count: u64, deadline_ns: u64, tag: u64,
+            tenant: u64, n: u32, reserved: u32, callback: *const c_void, callback_user: *mut c_void,
         }
         chunk {
             struct_size: u32, finish_reason: u32, token_ids: *const i32, token_count: u64, text: *const c_char,
             text_bytes: u64, logprobs: *const f32, top_ids: *const i32, top_logprobs: *const f32, logits: *const f32,
-            top_logprob_count: u32, reserved: u32,
+            top_logprob_count: u32, sample: u32,
         }
         request_stats {
             struct_size: u32, finish_reason: u32, prompt_tokens: u64, generated_tokens: u64, queue_ns: u64,
-            prefill_ns: u64, decode_ns: u64, seed: u64, tag: u64,
+            prefill_ns: u64, decode_ns: u64, seed: u64, tag: u64, cached_tokens: u64, preemptions: u32,
+            reserved: u32,
         }
         dl_tensor {
             data: *mut c_void, device_type: i32, device_id: i32, ndim: i32, code: u8, bits: u8, lanes: u16,
@@ -105,6 +111,8 @@ mod lmn {
         lmn_engine_destroy(*mut engine) -> ();
         lmn_engine_submit(*mut engine, *const request_options, *mut *mut request, Err) -> Status;
         lmn_engine_score(*mut engine, *const managed, *const c_void, *mut *mut managed, Err) -> Status;
+        lmn_engine_descriptor_get(*const engine, *mut i32, Err) -> Status;
+        lmn_engine_drain(*mut engine, *mut u64, usize, *mut usize, Err) -> Status;
         lmn_request_next(*mut request, i64, *mut chunk, Err) -> Status;
         lmn_request_cancel(*mut request, Err) -> Status;
         lmn_request_destroy(*mut request) -> ();
@@ -273,8 +281,8 @@ fn text_options(prompt: &str, max_tokens: u32) -> request_options {
     }
 }
 
-fn must_submit(engine: *mut engine, prompt: &str, max_tokens: u32) -> *mut request {
-    match submit(engine, &text_options(prompt, max_tokens)) {
+fn must_submit(engine: *mut engine, options: &request_options) -> *mut request {
+    match submit(engine, options) {
         Ok(request) => request,
         Err(failure) => {
             must(Err(failure));
@@ -283,37 +291,50 @@ fn must_submit(engine: *mut engine, prompt: &str, max_tokens: u32) -> *mut reque
     }
 }
 
-fn drain(request: *mut request) -> (Vec<i32>, Vec<u8>, u32) {
-    let (mut ids, mut all) = (Vec::new(), Vec::new());
+/// One answer as its reader puts it together.
+#[derive(Default, PartialEq)]
+struct Answer {
+    ids: Vec<i32>,
+    text: Vec<u8>,
+}
+
+impl Answer {
+    fn add(&mut self, chunk: &chunk) {
+        if chunk.token_count > 0 {
+            self.ids.extend(unsafe { std::slice::from_raw_parts(chunk.token_ids, chunk.token_count as usize) });
+        }
+        self.text.extend(text(chunk.text, chunk.text_bytes));
+    }
+}
+
+fn drain(request: *mut request) -> (Answer, u32) {
+    let mut answer = Answer::default();
     loop {
         let mut chunk: chunk = sized();
         must(call(|err| unsafe { lmn_request_next(request, -1, &mut chunk, err) }));
-        if chunk.token_count > 0 {
-            ids.extend(unsafe { std::slice::from_raw_parts(chunk.token_ids, chunk.token_count as usize) });
-        }
-        all.extend(text(chunk.text, chunk.text_bytes));
+        answer.add(&chunk);
         if chunk.finish_reason != FINISH_NONE {
-            return (ids, all, chunk.finish_reason);
+            return (answer, chunk.finish_reason);
         }
     }
 }
 
 fn stream(engine: *mut engine) {
-    let request = must_submit(engine, "The capital of France is", 16);
-    let (ids, all, finish) = drain(request);
+    let request = must_submit(engine, &text_options("The capital of France is", 16));
+    let (answer, finish) = drain(request);
     let mut stats: request_stats = sized();
     must(call(|err| unsafe { lmn_request_stats_get(request, &mut stats, err) }));
     unsafe { lmn_request_destroy(request) };
     show(format!(
         "{{\"step\":\"stream\",\"ids\":{},\"text\":{},\"finish\":{},\"prompt_tokens\":{},\"generated_tokens\":{}}}",
-        numbers(&ids), quote(&all), finish, stats.prompt_tokens, stats.generated_tokens
+        numbers(&answer.ids), quote(&answer.text), finish, stats.prompt_tokens, stats.generated_tokens
     ));
 }
 
 fn cancel(engine: *mut engine) {
-    let request = must_submit(engine, "Once upon a time", 4000);
+    let request = must_submit(engine, &text_options("Once upon a time", 4000));
     must(call(|err| unsafe { lmn_request_cancel(request, err) }));
-    let finish = drain(request).2;
+    let finish = drain(request).1;
     let mut chunk: chunk = sized();
     let after = unsafe { lmn_request_next(request, 0, &mut chunk, null_mut()) };
     unsafe { lmn_request_destroy(request) };
@@ -374,18 +395,96 @@ fn score(engine: *mut engine) {
     }
 }
 
+#[repr(C)]
+struct PollFd {
+    fd: c_int,
+    events: i16,
+    revents: i16,
+}
+extern "C" {
+    fn poll(fds: *mut PollFd, count: std::os::raw::c_ulong, timeout_ms: c_int) -> c_int;
+}
+const POLLIN: i16 = 1;
+
+fn submit_stream(engine: *mut engine, index: usize, max_tokens: u32) -> *mut request {
+    let prompt = ["One", "Two, three", "The sea is", "Once upon a time"][index % 4];
+    let options = request_options {
+        temperature: 0.8,
+        seed: index as u64 % 4,
+        tag: index as u64,
+        flags: REQUEST_IGNORE_EOS | REQUEST_SEED | REQUEST_NOTIFY,
+        ..text_options(prompt, max_tokens)
+    };
+    must_submit(engine, &options)
+}
+
+/// Many requests at once: one wait on the engine's descriptor for all, then those that have news.
+fn streams(engine: *mut engine, name: &str, max_tokens: u32) {
+    let alone: Vec<Answer> = (0..4)
+        .map(|i| {
+            let request = submit_stream(engine, i, max_tokens);
+            let answer = drain(request).0;
+            unsafe { lmn_request_destroy(request) };
+            answer
+        })
+        .collect();
+    let requests: Vec<*mut request> = (0..64).map(|i| submit_stream(engine, i, max_tokens)).collect();
+    let mut got: Vec<Answer> = requests.iter().map(|_| Answer::default()).collect();
+    let mut descriptor = -1;
+    must(call(|err| unsafe { lmn_engine_descriptor_get(engine, &mut descriptor, err) }));
+    let mut open = requests.len();
+    while open > 0 {
+        let mut news = PollFd { fd: descriptor, events: POLLIN, revents: 0 };
+        assert_eq!(unsafe { poll(&mut news, 1, 60_000) }, 1);
+        let (mut tags, mut count) = ([0; 16], 0);
+        must(call(|err| unsafe { lmn_engine_drain(engine, tags.as_mut_ptr(), tags.len(), &mut count, err) }));
+        for &tag in &tags[..count] {
+            let mut chunk: chunk = sized();
+            // Without a place for an error: that there is no news is none.
+            while unsafe { lmn_request_next(requests[tag as usize], 0, &mut chunk, null_mut()) } == OK {
+                got[tag as usize].add(&chunk);
+                open -= (chunk.finish_reason != FINISH_NONE) as usize;
+            }
+        }
+    }
+    for &request in &requests {
+        unsafe { lmn_request_destroy(request) };
+    }
+    show(format!(
+        "{{\"step\":\"streams\",\"model\":\"{name}\",\"streams\":{},\"tokens\":{},\"equal\":{},\"alone\":[{}]}}",
+        got.len(),
+        got.iter().map(|answer| answer.ids.len()).sum::<usize>(),
+        got.iter().enumerate().all(|(i, answer)| *answer == alone[i % 4]),
+        alone.iter().map(|answer| numbers(&answer.ids)).collect::<Vec<_>>().join(",")
+    ));
+}
+
+fn null_streams() {
+    let (mut model, mut engine) = (null_mut(), null_mut());
+    must(call(|err| unsafe {
+        lmn_model_open(b"null:vocab=512,context=256\0".as_ptr().cast(), null(), &mut model, err)
+    }));
+    let options = engine_options { threads: 1, kv_tokens: 8192, ..sized() };
+    must(call(|err| unsafe { lmn_engine_create(model, &options, &mut engine, err) }));
+    streams(engine, "null", 32);
+    unsafe {
+        lmn_engine_destroy(engine);
+        lmn_model_destroy(model);
+    }
+}
+
 /// Parents before children: every handle keeps what it needs.
 fn destroy(model: *mut model, tokenizer: *mut tokenizer, engine: *mut engine) {
     let mut norm = null_mut();
     must(call(|err| unsafe { lmn_model_tensor_export(model, b"output_norm.weight\0".as_ptr().cast(), &mut norm, err) }));
     let decoder = new_decoder(tokenizer);
-    let request = must_submit(engine, "Once upon a time", 4000);
+    let request = must_submit(engine, &text_options("Once upon a time", 4000));
     unsafe {
         lmn_model_destroy(model);
         lmn_engine_destroy(engine);
         lmn_tokenizer_destroy(tokenizer);
     }
-    let finish = drain(request).2;
+    let finish = drain(request).1;
     unsafe { lmn_request_destroy(request) };
     let piece = decode_one(decoder, 504);
     unsafe { lmn_decoder_destroy(decoder) };
@@ -417,5 +516,7 @@ fn main() {
     cancel(engine);
     provoke_errors(engine, tokenizer);
     score(engine);
+    streams(engine, "default", 8);
+    null_streams();
     destroy(model, tokenizer, engine);
 }
