@@ -3,9 +3,11 @@
  * Generating a token allocates nothing, on no thread, from the step loop to the caller's
  * lmn_request_next: this program's malloc family counts while the default model decodes 200 tokens.
  * The caller reads every token as it comes for half of them, then lags behind and takes the rest in
- * one chunk.
+ * one chunk. Then 16 requests at once, read through the engine's descriptor: of the default model,
+ * and of the null model, whose steps are so short that the reader meets every race.
  * Exit code 77: skipped, with the reason. */
 #include <lmnative/lmnative.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,29 +60,14 @@ static int fail(const char *what, lmn_error *error) {
   return 1;
 }
 
-int main(void) {
-  const char *path = getenv("LMN_TEST_MODEL");
-  lmn_error *error = NULL;
-  lmn_model *model = NULL;
-  const lmn_status opened =
-      lmn_model_open(path && *path ? path : "smollm2-135m", NULL, &model, &error);
-  if (opened == LMN_NOT_FOUND) {
-    printf("SKIP steady_state: %s\n", lmn_error_message(error));
-    lmn_error_destroy(error);
-    return 77;
-  }
-  if (opened != LMN_OK) return fail("open", error);
-  lmn_engine_options engine_options = {.struct_size = sizeof engine_options, .threads = 2};
-  lmn_engine *engine = NULL;
-  if (lmn_engine_create(model, &engine_options, &engine, &error) != LMN_OK)
-    return fail("create", error);
-  const lmn_string stop = {"no such text", 12}; /* so that stop strings are matched, too */
-  lmn_request_options options = {
-      .struct_size = sizeof options,
+static lmn_request_options request_options(uint32_t max_tokens) {
+  static const lmn_string stop = {"no such text", 12}; /* so that stop strings are matched, too */
+  return (lmn_request_options){
+      .struct_size = sizeof(lmn_request_options),
       .flags = LMN_REQUEST_IGNORE_EOS | LMN_REQUEST_SEED | LMN_REQUEST_LOGPROBS,
       .prompt = "Once upon a time",
       .prompt_bytes = 16,
-      .max_tokens = kTokens,
+      .max_tokens = max_tokens,
       .temperature = 0.8f,
       .top_k = 40,
       .top_p = 0.95f,
@@ -88,6 +75,12 @@ int main(void) {
       .top_logprobs = 3,
       .stop = &stop,
       .stop_count = 1};
+}
+
+/* One request, read by waiting for it. What main returns; so below. */
+static int read_one(lmn_engine *engine) {
+  lmn_error *error = NULL;
+  lmn_request_options options = request_options(kTokens);
   lmn_request *request = NULL;
   if (lmn_engine_submit(engine, &options, &request, &error) != LMN_OK) return fail("submit", error);
   long before = -1;
@@ -107,8 +100,89 @@ int main(void) {
     return fail("want 220 tokens, allocations while loading, and none while decoding", NULL);
   }
   lmn_request_destroy(request);
-  lmn_engine_destroy(engine);
+  return 0;
+}
+
+enum { kMany = 16 };
+
+/* kMany requests through the descriptor: counted from when each has kWarmUp tokens. */
+static int read_many(lmn_engine *engine, uint32_t max_tokens) {
+  lmn_error *error = NULL;
+  lmn_request *requests[kMany];
+  uint64_t tokens[kMany] = {0};
+  lmn_request_options options = request_options(max_tokens);
+  options.flags |= LMN_REQUEST_NOTIFY;
+  for (uint64_t i = 0; i < kMany; ++i) {
+    options.tag = options.seed = i;
+    if (lmn_engine_submit(engine, &options, &requests[i], &error) != LMN_OK)
+      return fail("submit", error);
+  }
+  int32_t descriptor = -1;
+  if (lmn_engine_descriptor_get(engine, &descriptor, &error) != LMN_OK)
+    return fail("descriptor", error);
+  long before = -1;
+  uint64_t first = 0, all = 0;
+  int warm = 0;
+  for (int open = kMany; open > 0;) {
+    struct pollfd news = {.fd = descriptor, .events = POLLIN};
+    if (poll(&news, 1, 60000) != 1) return fail("no news within a minute", NULL);
+    uint64_t tags[kMany];
+    size_t count = 0;
+    if (lmn_engine_drain(engine, tags, kMany, &count, &error) != LMN_OK)
+      return fail("drain", error);
+    for (size_t i = 0; i < count; ++i) {
+      lmn_chunk chunk = {.struct_size = sizeof chunk};
+      while (lmn_request_next(requests[tags[i]], 0, &chunk, NULL) == LMN_OK) {
+        const uint64_t had = tokens[tags[i]];
+        tokens[tags[i]] += chunk.token_count;
+        all += chunk.token_count;
+        warm += had < kWarmUp && tokens[tags[i]] >= kWarmUp;
+        open -= chunk.finish_reason != LMN_FINISH_NONE;
+      }
+    }
+    if (before < 0 && warm == kMany) {
+      before = atomic_load(&allocations);
+      first = all;
+    }
+  }
+  const long counted = atomic_load(&allocations) - before;
+  printf("%ld allocations in %llu tokens of %d requests\n", counted,
+         (unsigned long long)(all - first), kMany);
+  if (all != (uint64_t)kMany * max_tokens || all == first || counted != 0)
+    return fail("want all tokens, and no allocation", NULL);
+  for (int i = 0; i < kMany; ++i) lmn_request_destroy(requests[i]);
+  return 0;
+}
+
+/* 77: there is no such model. */
+static int with_engine(const char *path, lmn_engine **engine) {
+  lmn_error *error = NULL;
+  lmn_model *model = NULL;
+  const lmn_status opened = lmn_model_open(path, NULL, &model, &error);
+  if (opened == LMN_NOT_FOUND) {
+    printf("SKIP steady_state: %s\n", lmn_error_message(error));
+    lmn_error_destroy(error);
+    return 77;
+  }
+  if (opened != LMN_OK) return fail("open", error);
+  const lmn_engine_options options = {
+      .struct_size = sizeof options, .threads = 2, .kv_tokens = 32768};
+  if (lmn_engine_create(model, &options, engine, &error) != LMN_OK) return fail("create", error);
   lmn_model_destroy(model);
   return 0;
+}
+
+int main(void) {
+  lmn_engine *engine = NULL;
+  int result = with_engine("null:", &engine);
+  if (result == 0) result = read_many(engine, 2000);
+  if (result != 0) return result;
+  lmn_engine_destroy(engine);
+  const char *path = getenv("LMN_TEST_MODEL");
+  result = with_engine(path && *path ? path : "smollm2-135m", &engine);
+  if (result == 0) result = read_one(engine);
+  if (result == 0) result = read_many(engine, 60);
+  if (result == 0) lmn_engine_destroy(engine);
+  return result;
 }
 #endif
