@@ -212,3 +212,51 @@ TEST(refused_memory_in_engines) {
   lmn_engine_destroy(engine);
   lmn_model_destroy(model);
 }
+
+TEST(refused_memory_in_requests_of_many_kinds) {
+  lmn_model* model = nullptr;
+  ASSERT(lmn_model_open("null:", nullptr, &model, nullptr) == LMN_OK);
+  lmn_engine_options options{};
+  options.struct_size = sizeof options;
+  options.threads = 1;
+  refuse_each("lmn_engine_create of a null model", 60, [&] {
+    lmn_engine* engine = nullptr;
+    const lmn_status status = lmn_engine_create(model, &options, &engine, nullptr);
+    EXPECT((engine != nullptr) == (status == LMN_OK));
+    lmn_engine_destroy(engine);
+    return status;
+  });
+  lmn_engine* engine = nullptr;
+  ASSERT(lmn_engine_create(model, &options, &engine, nullptr) == LMN_OK);
+  for (const bool called_back : {true, false}) {
+    refuse_each("lmn_engine_submit with samples", 300, [&] {
+      lmn_request_options given{};
+      given.struct_size = sizeof given;
+      given.prompt = "Hello";
+      given.prompt_bytes = 5;
+      given.max_tokens = 3;
+      given.n = 3;
+      given.flags = LMN_REQUEST_LOGITS;
+      if (called_back)
+        given.callback = [](void*, lmn_request*) {};
+      else
+        given.flags |= LMN_REQUEST_NOTIFY;
+      lmn_request* request = nullptr;
+      lmn_status status = lmn_engine_submit(engine, &given, &request, nullptr);
+      EXPECT((request != nullptr) == (status == LMN_OK));
+      if (status == LMN_OK) status = lmn_request_wait(request, -1, nullptr);
+      lmn_request_destroy(request);
+      return status;
+    });
+  }
+  size_t count = 0;
+  refuse_each("lmn_engine_histogram_get", 100, [&] {
+    lmn_histogram histograms[16];
+    return lmn_engine_histogram_get(engine, histograms, 16, &count, nullptr);
+  });
+  uint64_t tags[4];
+  do EXPECT_EQ(lmn_engine_drain(engine, tags, 4, &count, nullptr), LMN_OK);
+  while (count > 0);
+  lmn_engine_destroy(engine);
+  lmn_model_destroy(model);
+}
