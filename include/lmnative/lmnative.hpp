@@ -23,11 +23,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -604,6 +606,17 @@ struct Listener : std::enable_shared_from_this<Listener> {
     while (self->samples_left > 0 && !self->closed.load(std::memory_order_relaxed)) {
       if (!self->take_one(request)) return;
     }
+    const std::lock_guard lock(self->mutex_);
+    self->ended_ = true;
+    self->end_.notify_all();
+  }
+  // For on_chunk to have seen everything. Negative: without end.
+  bool wait(std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    const auto ended = [this] { return ended_; };
+    if (timeout.count() >= 0) return end_.wait_for(lock, timeout, ended);
+    end_.wait(lock, ended);
+    return true;
   }
 
  private:
@@ -630,6 +643,10 @@ struct Listener : std::enable_shared_from_this<Listener> {
     if (!go_on) (void)lmn_request_cancel(request, nullptr);
     return true;
   }
+
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ended_ = false;
 };
 
 // The answer of generate_async on its way: it owns the request, and itself, until the end.
@@ -733,8 +750,14 @@ class Request {
     return collector.finish(stats());
   }
 
-  // Waits for the end without taking chunks; false when it did not come in time.
+  // Waits for the end without taking chunks, and until the callback, if there is one, has seen all;
+  // false when it did not come in time. Throws the failure of a sample.
   bool wait(std::chrono::nanoseconds timeout = kForever) {
+    if (listener_) {
+      (void)stats();  // throws in a forked child, where no callback comes
+      if (!listener_->wait(timeout)) return false;
+      timeout = kForever;
+    }
     return detail::invoke_except(LMN_TIMEOUT, [&](lmn_error** err) {
              return lmn_request_wait(get(), timeout.count(), err);
            }) == LMN_OK;

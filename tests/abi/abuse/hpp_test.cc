@@ -7,6 +7,7 @@
 #include <cmath>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "abuse.h"
 #include "lmnative/lmnative.hpp"
@@ -115,6 +116,22 @@ TEST(the_callback_form) {
       });
   EXPECT_EQ(end.get_future().get(), uint32_t(LMN_FINISH_LENGTH));
   EXPECT(ids == null.engine.generate("c", sampled(5, 40)).token_ids);
+}
+
+TEST(wait_waits_for_the_callback) {
+  Null null;
+  for (int i = 0; i < 50; ++i) {
+    size_t tokens = 0;
+    lmnative::Request request =
+        null.engine.submit("c", {.max_tokens = 7, .n = 2}, [&](const Chunk& chunk) {
+          std::this_thread::sleep_for(std::chrono::microseconds(200));
+          tokens += chunk.token_ids.size();
+          return true;
+        });
+    EXPECT(!request.wait(std::chrono::nanoseconds(1)));
+    EXPECT(request.wait());
+    EXPECT_EQ(tokens, 14u);
+  }
 }
 
 TEST(a_callback_says_stop_or_throws) {
