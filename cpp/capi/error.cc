@@ -44,11 +44,14 @@ constexpr const char* kStatusNames[] = {
 };
 constexpr lmn_status kStatusCount = static_cast<lmn_status>(std::size(kStatusNames));
 
-// Handed out when the memory for a real one is refused. Never written to: lmn_error is immutable.
+// Handed out when the memory for a real one is refused; behind them the everyday answers. Never
+// written to: lmn_error is immutable.
 lmn_error kStaticErrors[] = {
 #define X(status, code) {status, #status " (and no memory was left for the message)"},
     LMN_STATUSES(X)
 #undef X
+        {LMN_TIMEOUT, "the request has no news yet"},
+    {LMN_CLOSED, "the request's last chunk was handed out before"},
 };
 
 // The library carries its own copy of libgcc's unwinder, which sets up its table of register sizes
@@ -60,7 +63,7 @@ lmn_error kStaticErrors[] = {
 }
 
 bool is_static(const lmn_error* error) {
-  return error >= kStaticErrors && error < kStaticErrors + kStatusCount;
+  return error >= std::begin(kStaticErrors) && error < std::end(kStaticErrors);
 }
 
 lmn_error* make_error(Code code, std::string_view message) noexcept {
@@ -74,6 +77,9 @@ lmn_error* make_error(Code code, std::string_view message) noexcept {
 }
 
 }  // namespace
+
+lmn_error* const kNoNews = &kStaticErrors[kStatusCount];
+lmn_error* const kNoMoreNews = &kStaticErrors[kStatusCount + 1];
 
 lmn_status report(Code code, std::string_view message, lmn_error** err) noexcept {
   if (err != nullptr && !message.empty()) *err = make_error(code, message);

@@ -16,28 +16,31 @@
 
 namespace lmn::capi {
 
-// What a body returns: a Status, or a code that is an everyday answer ("nothing yet") and allocates
-// nothing unless the caller wants an error object.
+// Everyday answers that callers may get a million times a second: their error objects are static.
+extern lmn_error* const kNoNews;      // LMN_TIMEOUT
+extern lmn_error* const kNoMoreNews;  // LMN_CLOSED
+
+// What a body returns: a Status, or an answer that allocates nothing.
 class Outcome {
  public:
   Outcome() = default;
   Outcome(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
-  // `message` has static storage; empty: no error object at all.
-  static Outcome answer(Code code, std::string_view message) {
+  // `error` has static storage; null: no error object at all.
+  static Outcome answer(Code code, lmn_error* error) {
     Outcome outcome;
     outcome.code_ = code;
-    outcome.message_ = message;
+    outcome.error_ = error;
     return outcome;
   }
 
   const Status& status() const { return status_; }
   Code code() const { return status_.ok() ? code_ : status_.code(); }
-  std::string_view message() const { return status_.ok() ? message_ : status_.message(); }
+  lmn_error* error() const { return error_; }
 
  private:
   Status status_;
   Code code_ = Code::kOk;
-  std::string_view message_;
+  lmn_error* error_ = nullptr;
 };
 
 // Sets *err (when err is not null and there is a message) and returns the status.
@@ -64,8 +67,9 @@ lmn_status guard(lmn_error** err, Body&& body) {
   if (err != nullptr) *err = nullptr;
   try {
     const Outcome outcome = body();
-    if (outcome.code() == Code::kOk) return LMN_OK;
-    return report(outcome.code(), outcome.message(), err);
+    if (!outcome.status().ok()) return report(outcome.code(), outcome.status().message(), err);
+    if (err != nullptr) *err = outcome.error();
+    return static_cast<lmn_status>(outcome.code());
   } catch (...) {
     return report_exception(err);
   }

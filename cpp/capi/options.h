@@ -77,7 +77,7 @@ template <typename T, typename Copy>
 Outcome write_items(T* buffer, size_t capacity, size_t needed, size_t* count, Copy&& copy) {
   *count = needed;
   if (capacity < needed) {
-    if (capacity == 0 && buffer == nullptr) return Outcome::answer(Code::kBufferTooSmall, {});
+    if (capacity == 0 && buffer == nullptr) return Outcome::answer(Code::kBufferTooSmall, nullptr);
     return error(Code::kBufferTooSmall, "the buffer holds %zu items and %zu are needed", capacity,
                  needed);
   }

@@ -47,9 +47,9 @@ lmn_status lmn_request_next(lmn_request* request, int64_t timeout_ns, lmn_chunk*
       case engine::News::kChunk:
         break;
       case engine::News::kNothing:
-        return Outcome::answer(Code::kTimeout, "the request has no news yet");
+        return Outcome::answer(Code::kTimeout, kNoNews);
       case engine::News::kEnd:
-        return Outcome::answer(Code::kClosed, "the request's last chunk was handed out before");
+        return Outcome::answer(Code::kClosed, kNoMoreNews);
       case engine::News::kFailure:
         return failure;
     }

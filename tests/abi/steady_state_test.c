@@ -132,13 +132,15 @@ static int read_many(lmn_engine *engine, uint32_t max_tokens) {
       return fail("drain", error);
     for (size_t i = 0; i < count; ++i) {
       lmn_chunk chunk = {.struct_size = sizeof chunk};
-      while (lmn_request_next(requests[tags[i]], 0, &chunk, NULL) == LMN_OK) {
+      while (lmn_request_next(requests[tags[i]], 0, &chunk, &error) == LMN_OK) {
         const uint64_t had = tokens[tags[i]];
         tokens[tags[i]] += chunk.token_count;
         all += chunk.token_count;
         warm += had < kWarmUp && tokens[tags[i]] >= kWarmUp;
         open -= chunk.finish_reason != LMN_FINISH_NONE;
       }
+      lmn_error_destroy(error); /* "no news": allocates nothing either */
+      error = NULL;
     }
     if (before < 0 && warm == kMany) {
       before = atomic_load(&allocations);

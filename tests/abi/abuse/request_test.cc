@@ -195,7 +195,7 @@ TEST(an_engine_that_no_memory_can_hold_is_refused_at_once) {
   auto options = sized<lmn_engine_options>();
   options.kv_tokens = 60'000'000;
   lmn_engine* engine = nullptr;
-  for (const char* word : {"kv_tokens", "are available", "60000000 tokens"}) {
+  for (const char* word : {"kv_tokens", "are available", "60000000 tokens", "max_sequences"}) {
     EXPECT_FAILURE(LMN_OUT_OF_MEMORY, word, lmn_engine_create(model.get(), &options, &engine, err));
   }
 }

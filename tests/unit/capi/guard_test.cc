@@ -50,12 +50,14 @@ TEST(a_status_becomes_an_error) {
 }
 
 TEST(an_answer_without_words_brings_no_error) {
-  const Got silent = run([] { return Outcome::answer(Code::kBufferTooSmall, {}); });
+  const Got silent = run([] { return Outcome::answer(Code::kBufferTooSmall, nullptr); });
   EXPECT_EQ(silent.status, LMN_BUFFER_TOO_SMALL);
   EXPECT(!silent.has_error);
-  const Got spoken = run([] { return Outcome::answer(Code::kClosed, "over"); });
+  const Got spoken = run([] { return Outcome::answer(Code::kClosed, lmn::capi::kNoMoreNews); });
   EXPECT_EQ(spoken.status, LMN_CLOSED);
-  EXPECT_EQ(spoken.message, "over");
+  EXPECT(spoken.message.find("last chunk") != std::string::npos);
+  EXPECT_EQ(lmn_error_status(lmn::capi::kNoMoreNews), LMN_CLOSED);
+  EXPECT_EQ(lmn_error_status(lmn::capi::kNoNews), LMN_TIMEOUT);
 }
 
 TEST(exceptions_become_statuses) {

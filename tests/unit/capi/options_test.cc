@@ -87,11 +87,12 @@ TEST(items_go_into_a_buffer_or_their_number_is_told) {
   size_t count = 0;
   const auto fill = [](int* out) { out[0] = 1, out[1] = 2; };
   const Outcome question = write_items<int>(nullptr, 0, 2, &count, fill);
-  EXPECT(question.code() == Code::kBufferTooSmall && question.message().empty());
+  EXPECT(question.code() == Code::kBufferTooSmall && question.status().ok() &&
+         question.error() == nullptr);
   EXPECT_EQ(count, 2u);
   int buffer[2] = {9, 9};
   const Outcome small = write_items(buffer, 1, 2, &count, fill);
-  EXPECT(small.code() == Code::kBufferTooSmall && !small.message().empty());
+  EXPECT(small.code() == Code::kBufferTooSmall && !small.status().message().empty());
   EXPECT_EQ(buffer[0], 9);
   EXPECT(write_items(buffer, 2, 2, &count, fill).code() == Code::kOk);
   EXPECT_EQ(buffer[1], 2);
