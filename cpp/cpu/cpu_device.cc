@@ -3,13 +3,11 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "cpu/cpu_features.h"
 #include "cpu/cpu_kernels.h"
-#include "memory/os_block.h"
+#include "memory/pool.h"
 
 namespace lmn::cpu {
 namespace {
@@ -40,25 +38,17 @@ std::string joined(const std::vector<std::string_view>& names) {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const Target& target) : target_(target.name), kernels_(target.table()) {}
+  CpuDevice(const Target& target, std::shared_ptr<memory::Pool> pool)
+      : target_(target.name), kernels_(target.table()), pool_(std::move(pool)) {}
 
   std::string name() const override { return "cpu"; }
   std::string target() const override { return target_; }
   const ops::KernelTable& kernels() const override { return kernels_; }
 
-  Result<std::byte*> allocate(size_t bytes) override {
-    LMN_ASSIGN_OR_RETURN(memory::OsBlock block,
-                         memory::OsBlock::create(bytes == 0 ? 1 : bytes, "CPU device memory"));
-    std::byte* data = block.data();
-    const std::lock_guard lock(mutex_);
-    blocks_.emplace(data, std::move(block));
-    return data;
-  }
+  Result<std::byte*> allocate(size_t bytes) override { return pool_->allocate_zeroed(bytes); }
   void release(std::byte* data, size_t) override {
-    if (data == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    blocks_.erase(
-        data);  // called by destructors, which must not throw about memory that is not ours
+    (void)pool_->try_free(
+        data);  // called by destructors: nobody to tell of memory that is not ours
   }
   Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
     std::memcpy(device, host, bytes);
@@ -76,8 +66,7 @@ class CpuDevice final : public Device {
  private:
   const std::string target_;
   const ops::KernelTable& kernels_;
-  std::mutex mutex_;  // guards blocks_
-  std::unordered_map<std::byte*, memory::OsBlock> blocks_;
+  const std::shared_ptr<memory::Pool> pool_;
 };
 
 }  // namespace
@@ -110,7 +99,10 @@ Result<std::unique_ptr<Device>> create_cpu_device(std::string_view target) {
                    "%s \"%s\": this CPU or its operating system lacks it; available here: %s", what,
                    wanted.c_str(), joined(available_targets()).c_str());
     }
-    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(t));
+    // What an engine lets go of returns to the system: the next one has other sizes.
+    LMN_ASSIGN_OR_RETURN(std::shared_ptr<memory::Pool> pool,
+                         memory::Pool::create({.keep_large_bytes = 0}));
+    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(t, std::move(pool)));
   }
   return error(Code::kInvalidArgument, "%s \"%s\" is unknown; known: %s; available here: %s", what,
                wanted.c_str(), joined(known_targets()).c_str(),

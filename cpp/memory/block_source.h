@@ -19,6 +19,8 @@ class BlockSource {
   virtual const char* name() const = 0;  // "host": for messages
   // Whether the CPU may read and write it: debug tiers fill and check it then.
   virtual bool host_addressable() const = 0;
+  // Whether memory reads as zero when it was just reserved, or decommitted.
+  virtual bool zeroed() const = 0;
   // `bytes` (a multiple of 64 KiB) of memory at an address that is a multiple of 64 KiB and below
   // 2^48; a source whose system promises less reserves more and cuts. OUT_OF_MEMORY names the size.
   // Called under the pool's lock: it must not call back.
@@ -34,6 +36,7 @@ class HostSource : public BlockSource {
  public:
   const char* name() const override { return "host"; }
   bool host_addressable() const override { return true; }
+  bool zeroed() const override { return true; }
   Result<std::byte*> reserve(size_t bytes) override;
   void release(std::byte* data, size_t bytes) noexcept override;
   bool decommit(std::byte* data, size_t bytes) noexcept override;

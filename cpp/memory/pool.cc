@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cstring>
 #include <new>
 
 namespace lmn::memory {
@@ -207,7 +208,7 @@ std::byte* Pool::allocate_slow(size_t bytes) noexcept {
   if (bytes > SIZE_MAX / 2) return nullptr;
   const size_t needed = debugger_.padded(bytes);
   try {
-    if (needed > kLargestClass) return allocate_large(bytes);
+    if (needed > kLargestClass) return allocate_large(bytes, false);
     const int size_class = class_of(needed);
     ThreadCache* cache = find_thread_cache(number_);
     if (cache == nullptr && !debugger_.on()) cache = attach_thread(*this);
@@ -242,7 +243,7 @@ std::byte* Pool::allocate_slow(size_t bytes) noexcept {
   }
 }
 
-std::byte* Pool::allocate_large(size_t bytes) {
+std::byte* Pool::allocate_large(size_t bytes, bool zeroed) {
   if (is_inherited()) return nullptr;
   const size_t rounded = round_up(debugger_.padded(bytes), kPageBytes);
   const std::lock_guard hold(lock_);
@@ -274,6 +275,8 @@ std::byte* Pool::allocate_large(size_t bytes) {
     poison(data + bytes, rounded - bytes);
     unpoison(data, bytes);
   }
+  const bool fresh = !kept && !debugger_.on() && source_->zeroed();
+  if (zeroed && !fresh) std::memset(data, 0, bytes);
   return data;
 }
 
@@ -281,6 +284,26 @@ Result<std::byte*> Pool::allocate(size_t bytes) {
   std::byte* data = try_allocate(bytes);
   if (data != nullptr) [[likely]]
     return data;
+  return refused(bytes);
+}
+
+Result<std::byte*> Pool::allocate_zeroed(size_t bytes) {
+  if (!source_->host_addressable()) {
+    return error(Code::kUnsupported, "memory pool: the CPU cannot clear %s memory",
+                 source_->name());
+  }
+  try {
+    const bool large = bytes <= SIZE_MAX / 2 && debugger_.padded(bytes) > kLargestClass;
+    std::byte* data = large ? allocate_large(bytes, true) : try_allocate(bytes);
+    if (data == nullptr) return refused(bytes);
+    if (!large) std::memset(data, 0, bytes);
+    return data;
+  } catch (...) {
+    return refused(bytes);
+  }
+}
+
+Status Pool::refused(size_t bytes) const {
   if (is_inherited()) {
     return error(Code::kClosed,
                  "memory pool: it was made before a fork, and only the parent may take new memory "

@@ -120,6 +120,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // waits or calls anybody.
   std::byte* try_allocate_fast(size_t bytes) noexcept;
 
+  // As allocate, but it reads as zero, and what came from a system that promises this is not
+  // touched. For memory that the CPU can address, else UNSUPPORTED.
+  Result<std::byte*> allocate_zeroed(size_t bytes);
+
   // Takes back what this pool gave out; nullptr is a no-op. INVALID_ARGUMENT for anything else, and
   // for what has been freed; in debug tiers CORRUPT when bytes behind it were written (it is
   // freed).
@@ -161,7 +165,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Pool(const PoolOptions& options, std::unique_ptr<BlockSource> source, PageMap map);
 
   std::byte* allocate_slow(size_t bytes) noexcept;
-  std::byte* allocate_large(size_t bytes);
+  std::byte* allocate_large(size_t bytes, bool zeroed);
+  Status refused(size_t bytes) const;  // why try_allocate gave nothing
   Fault free_slow(void* data) noexcept;
   Fault free_large(Span* span);
   void settle(ThreadCache& cache, Span* span) noexcept;

@@ -24,6 +24,7 @@ class DeviceLikeSource final : public BlockSource {
   ~DeviceLikeSource() override { EXPECT_EQ(out_, size_t{0}); }
   const char* name() const override { return "device-like"; }
   bool host_addressable() const override { return false; }
+  bool zeroed() const override { return false; }
   Result<std::byte*> reserve(size_t bytes) override {
     if (bytes > capacity_ - out_) return error(Code::kOutOfMemory, "device-like: %zu bytes", bytes);
     void* all = mmap(nullptr, bytes + kPageBytes, PROT_NONE,

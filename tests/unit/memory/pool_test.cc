@@ -215,6 +215,30 @@ TEST(statistics_are_those_of_arithmetic) {
   EXPECT_EQ(stats.held_peak, size_t{5439488});
 }
 
+TEST(zeroed_memory) {
+  for (const DebugTier tier : {DebugTier::kOff, DebugTier::kFull}) {
+    const auto pool = make_pool({.debug = tier});
+    for (const size_t bytes : {1, 1000, 1 << 20, 5 << 20}) {
+      for (int round = 0; round < 7; ++round) {  // large ones are promoted on the way
+        Result<std::byte*> data = pool->allocate_zeroed(bytes);
+        ASSERT_OK(data);
+        EXPECT(std::all_of(*data, *data + bytes, [](std::byte b) { return b == std::byte{0}; }));
+        std::fill_n(*data, bytes, std::byte{7});
+        ASSERT_OK(pool->free(*data));
+      }
+    }
+    ASSERT_OK(pool->check());
+    EXPECT(pool->allocate_zeroed(SIZE_MAX).status().code() == Code::kOutOfMemory);
+  }
+  // Memory that nobody has touched is not touched to clear it.
+  const auto pool = make_pool();
+  Result<std::byte*> data = pool->allocate_zeroed(size_t{1} << 30);
+  ASSERT_OK(data);
+  EXPECT_EQ(resident_bytes(*data, size_t{1} << 30), size_t{0});
+  const auto device = make_pool({}, std::make_unique<DeviceLikeSource>());
+  EXPECT(device->allocate_zeroed(100).status().code() == Code::kUnsupported);
+}
+
 TEST(faults_of_the_default_tier) {
   const auto pool = make_pool(), other = make_pool();
   std::byte* data = pool->try_allocate(1000);
