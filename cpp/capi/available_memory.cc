@@ -2,6 +2,7 @@
 #include "capi/available_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <fstream>
 #include <sstream>
@@ -93,6 +94,13 @@ std::optional<int64_t> available_memory(const std::string& root) {
     }
   }
   return least;
+}
+
+uint64_t default_block_bytes(const std::string& root) {
+  constexpr uint64_t kMost = uint64_t{256} << 20, kLeast = uint64_t{4} << 20;
+  const std::optional<int64_t> available = available_memory(root);
+  if (!available) return kMost;
+  return std::clamp(std::bit_floor(static_cast<uint64_t>(*available) / 8), kLeast, kMost);
 }
 
 Status check_fits(int64_t bytes, const char* what, const char* remedy, const std::string& root) {

@@ -25,6 +25,10 @@ std::optional<int64_t> available_memory(const std::string& root = "");
 Status check_fits(int64_t bytes, const char* what, const char* remedy,
                   const std::string& root = "");
 
+// How much a memory pool reserves at once when its caller does not say: 256 MiB, but no more than
+// an eighth of what is available, as a power of two; 4 MiB at least. Bytes.
+uint64_t default_block_bytes(const std::string& root = "");
+
 constexpr double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
 // The text of the files, parsed; exposed for tests. Bytes.

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Exports of lmnative/pool.h. Allocation and free try the pool's fast path before the fence of
-// guard.h: it throws nothing, waits for nothing and has no cancellation point.
+// guard.h: it throws nothing and has no cancellation point.
 #include "lmnative/pool.h"
 
-#include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "capi/available_memory.h"
@@ -20,9 +18,6 @@ struct lmn_pool {
 namespace lmn::capi {
 namespace {
 
-constexpr uint64_t kBlockBytes = uint64_t{256} << 20;
-constexpr uint64_t kSmallestBlock = uint64_t{4} << 20;  // as the default on a small machine
-
 // Anonymous pages, as many as this process may still touch: see available_memory.h.
 class QuotaSource final : public memory::HostSource {
  public:
@@ -32,13 +27,6 @@ class QuotaSource final : public memory::HostSource {
     return HostSource::reserve(bytes);
   }
 };
-
-uint64_t default_block_bytes() {
-  const auto available = available_memory();
-  if (!available) return kBlockBytes;
-  return std::clamp(std::bit_floor(static_cast<uint64_t>(*available) / 8), kSmallestBlock,
-                    kBlockBytes);
-}
 
 Result<memory::PoolOptions> pool_options(const lmn_pool_options* options) {
   lmn_pool_options given;

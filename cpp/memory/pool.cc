@@ -354,12 +354,17 @@ Fault Pool::free_slow(void* data) noexcept {
   link.store(kQuarantined, std::memory_order_relaxed);
   Debugger::Entry leaving{};
   if (debugger_.quarantine({span, static_cast<uint16_t>(index)}, &leaving)) {
-    leaving.span->links()[leaving.index].store(leaving.span->head, std::memory_order_relaxed);
-    leaving.span->head = leaving.index;
-    leaving.span->count_freed(1);
-    if (central_.settle(leaving.span)) destroy_span(leaving.span);
+    free_into_central(leaving);
   }
   return fault;
+}
+
+void Pool::free_into_central(Debugger::Entry object) {
+  Span* span = object.span;
+  span->links()[object.index].store(span->head, std::memory_order_relaxed);
+  span->head = object.index;
+  span->count_freed(1);
+  if (central_.settle(span)) destroy_span(span);
 }
 
 Fault Pool::free_large(Span* span) {
@@ -410,10 +415,7 @@ size_t Pool::trim() {
   if (cache != nullptr) cache->drain();
   const std::lock_guard hold(lock_);
   for (Debugger::Entry leaving{}; debugger_.leave_quarantine(&leaving);) {
-    leaving.span->links()[leaving.index].store(leaving.span->head, std::memory_order_relaxed);
-    leaving.span->head = leaving.index;
-    leaving.span->count_freed(1);
-    if (central_.settle(leaving.span)) destroy_span(leaving.span);
+    free_into_central(leaving);
   }
   drain_idle();
   if (cache != nullptr) release_empty(*cache);

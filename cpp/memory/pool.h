@@ -179,6 +179,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void drain_idle();
   void make_room(ThreadCache* cache);
   void release_empty(ThreadCache& cache);
+  void free_into_central(Debugger::Entry object);
   bool may_hold(size_t more) const;
   void add_held(size_t more);
   void move_to_central(ThreadCache& from);

@@ -92,3 +92,17 @@ TEST(what_does_not_fit_is_refused_with_both_figures) {
             "the logits: needs 100.0 MiB and 100.0 MiB are available; score fewer");
   EXPECT(check_fits(INT64_MAX, "x", "y", Machine().root()).ok());  // nobody says
 }
+
+TEST(a_pool_reserves_less_on_a_small_machine) {
+  EXPECT_EQ(default_block_bytes("/nonexistent"), uint64_t{256} << 20);
+  Machine machine;
+  const auto with = [&](const std::string& kibibytes) {
+    machine.file("/proc/meminfo", "MemAvailable: " + kibibytes + " kB\n");
+    return default_block_bytes(machine.root());
+  };
+  EXPECT_EQ(with("8192000"), uint64_t{256} << 20);
+  EXPECT_EQ(with("2097152"), uint64_t{256} << 20);  // 2 GiB
+  EXPECT_EQ(with("2097151"), uint64_t{128} << 20);
+  EXPECT_EQ(with("204800"), uint64_t{16} << 20);  // 200 MiB: 25 MiB would be an eighth
+  EXPECT_EQ(with("1000"), uint64_t{4} << 20);
+}

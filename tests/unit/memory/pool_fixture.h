@@ -14,6 +14,14 @@
 #include "memory/pool.h"
 #include "testing.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define LMN_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LMN_TSAN 1
+#endif
+#endif
+
 namespace lmn::memory {
 
 // Memory that faults when it is read or written, as a device's does for the CPU. Counts what is

@@ -23,7 +23,7 @@ using namespace lmn::memory;  // NOLINT
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(LMN_TSAN) || defined(LMN_ASAN)
 constexpr size_t kOperations = 400'000;
 #else
 constexpr size_t kOperations = 1'000'000;
@@ -274,7 +274,7 @@ TEST(memory_may_be_used_while_a_thread_ends) {
 }
 
 TEST(a_forked_child_does_not_wait) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(LMN_TSAN)
   testing::skip("ThreadSanitizer ends children of processes with threads");
 #endif
   const auto pool = make_pool();
