@@ -26,7 +26,7 @@
 // address -> span (2 loads), index by a multiplication, check and push (2 loads, 2 stores), and
 // three counters of private lines. That is 70 instructions, whose longest chain is two loads
 // forwarded from stores, 10 cycles: at 4 instructions a cycle 17 cycles, 5.1 ns at 3.4 GHz.
-// Measured there (`bench/run.py memory`): 6.2 ns up to 64 KiB, 7.9 ns at 1 MiB, where 8 objects
+// Measured there (`bench/run.py memory`): 6.4 ns up to 64 KiB, 8.1 ns at 1 MiB, where 8 objects
 // fill a span and every eighth pair changes spans. The gap is loads that wait for address -> span.
 // An object freed by another thread costs both threads together 23 to 50 ns: two locked
 // instructions and the lines of span and link that move between the cores.
