@@ -27,9 +27,10 @@
 // three counters of private lines. That is 70 instructions, whose longest chain is two loads
 // forwarded from stores, 10 cycles: at 4 instructions a cycle 17 cycles, 5.1 ns at 3.4 GHz.
 // Measured there (`bench/run.py memory`): 6.4 ns up to 64 KiB, 8.1 ns at 1 MiB, where 8 objects
-// fill a span and every eighth pair changes spans. The gap is loads that wait for address -> span.
-// An object freed by another thread costs both threads together 23 to 50 ns: two locked
-// instructions and the lines of span and link that move between the cores.
+// fill a span and every eighth pair changes spans. The gap has not been taken
+// apart. The benchmark's own floor is lower (0.8 ns): its loop over an array of addresses. An
+// object that another thread frees costs both threads together 23 to 50 ns: two locked
+// instructions, and the lines of span and link that move between the cores.
 //
 // Threads: every function may be called by any number of threads at once, but for check() and the
 // destructor. Memory may be freed by any thread. A thread's cache comes back when it ends. A pool
