@@ -7,19 +7,20 @@
 namespace lmn::engine {
 namespace {
 
-// An eighth of the weight for the newest step, which follows a growing context. A step in which the
+// A quarter of the weight for the newest step, which follows a growing context. A step in which the
 // machine was away counts as no more than twice the average.
 void blend(double& average, double value) {
   if (average == 0) {
     average = value;
   } else {
-    average += (std::clamp(value, average / 2, average * 2) - average) / 8;
+    average += (std::clamp(value, average / 2, average * 2) - average) / 4;
   }
 }
 
 }  // namespace
 
 int32_t Pacer::prefill_tokens() const {
+  if (mixed_ >= kLookEvery - 1) return 0;
   if (answers_ns_ == 0 && target_ns_ == 0) return kFirstChunk;
   if (token_ns_ == 0) return kFirstChunk;
   const double target = target_ns_ > 0 ? static_cast<double>(target_ns_) : kSlowdown * answers_ns_;
@@ -32,7 +33,9 @@ void Pacer::record(int32_t answers, int32_t prompt_tokens, int64_t ns) {
   const auto took = static_cast<double>(std::max<int64_t>(ns, 1));
   if (prompt_tokens == 0) {
     if (answers > 0) blend(answers_ns_, took);
+    mixed_ = 0;
   } else {
+    if (answers > 0) ++mixed_;
     // Of a step of prompts alone the whole belongs to them; beside answers, what those leave.
     const double beside = answers > 0 ? answers_ns_ : 0;
     blend(token_ns_, std::max(took - beside, took / 16) / prompt_tokens);

@@ -14,7 +14,8 @@ class Pacer {
   // target_ns 0: kSlowdown times a step of answers alone.
   explicit Pacer(int64_t target_ns) : target_ns_(target_ns) {}
 
-  // Prompt tokens in the next step at most, when it has answers in it too.
+  // Prompt tokens in the next step at most, when it has answers in it too. Now and then 0: a step
+  // of answers alone, to see whether the machine is still as fast.
   int32_t prefill_tokens() const;
 
   // A step with so many sequences that got one token, and so many prompt tokens, took so long.
@@ -25,13 +26,16 @@ class Pacer {
   // Before anything was measured: a chunk that costs little more than its weights' way through the
   // caches.
   static constexpr int32_t kFirstChunk = 16;
-  // A prompt always moves: below this a step's fixed cost would be most of it.
-  static constexpr int32_t kLeastChunk = 4;
+  // A prompt always moves.
+  static constexpr int32_t kLeastChunk = 1;
+  // Of so many steps with prompts in them, one is of answers alone.
+  static constexpr int32_t kLookEvery = 32;
 
  private:
   const int64_t target_ns_;
   double answers_ns_ = 0;  // a step of answers alone; 0: not known
   double token_ns_ = 0;    // what a prompt token adds; 0: not known
+  int32_t mixed_ = 0;      // steps of both since the last one of answers alone
 };
 
 }  // namespace lmn::engine

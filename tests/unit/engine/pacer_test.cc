@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/pacer.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
 #include "testing.h"
 
 namespace lmn::engine {
@@ -47,8 +52,47 @@ TEST(a_step_in_which_the_machine_was_away_changes_little) {
 
 TEST(it_follows_a_context_that_grows) {
   Pacer pacer = learned(0);
-  for (int i = 0; i < 100; ++i) pacer.record(4, 10, kAnswers + 10 * 4 * kToken);
-  EXPECT(pacer.prefill_tokens() == Pacer::kLeastChunk);
+  for (int i = 0; i < Pacer::kLookEvery - 2; ++i) pacer.record(4, 10, kAnswers + 100 * kToken);
+  EXPECT_EQ(pacer.prefill_tokens(), Pacer::kLeastChunk);
+}
+
+// A prompt of 4,000 tokens beside an answer on a modelled clock. What is measured is what a step
+// costs, give or take a fifth, and now and then ten times that; a prompt token costs more the
+// longer its context is.
+TEST(an_answer_keeps_its_pace_beside_a_long_prompt) {
+  std::mt19937 random(1);
+  const auto noise = [&] {
+    if (random() % 100 == 0) return 10.0;
+    return 0.8 + 0.4 * static_cast<double>(random() % 1000) / 1000;
+  };
+  const auto cost = [](int32_t computed, int32_t tokens) {
+    return static_cast<double>(kAnswers + tokens * (kToken + computed * kToken / 1'000));
+  };
+  Pacer pacer(0);
+  for (int i = 0; i < 20; ++i) pacer.record(1, 0, static_cast<int64_t>(cost(0, 0) * noise()));
+  std::vector<double> costs;
+  for (int32_t computed = 0; computed < 4'000;) {
+    const int32_t tokens = std::min(pacer.prefill_tokens(), 4'000 - computed);
+    costs.push_back(cost(computed, tokens));
+    pacer.record(1, tokens, static_cast<int64_t>(costs.back() * noise()));
+    computed += tokens;
+  }
+  std::sort(costs.begin(), costs.end());
+  EXPECT(costs[costs.size() * 99 / 100] <= 3 * kAnswers);
+  EXPECT(costs[costs.size() / 2] >= 1.5 * kAnswers);  // and the prompt gets its share
+  EXPECT(costs.size() < 2'000);
+}
+
+TEST(it_looks_how_fast_answers_are_alone) {
+  Pacer pacer = learned(0);
+  int steps = 0;
+  for (int i = 0; i < 100 * Pacer::kLookEvery; ++i) {
+    const int32_t tokens = pacer.prefill_tokens();
+    if (tokens == 0) ++steps;
+    pacer.record(4, tokens, 3 * kAnswers + tokens * 3 * kToken);  // the machine has become slower
+  }
+  EXPECT_EQ(steps, 100);
+  EXPECT_EQ(pacer.prefill_tokens(), 10);
 }
 
 }  // namespace
