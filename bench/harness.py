@@ -123,6 +123,26 @@ def alternate(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[s
     return samples
 
 
+def build_client(name: str, folder: str) -> Path:
+    """Builds macro/NAME.c, a client of the C ABI, against the installed package."""
+    program = Path(folder) / name
+    library = Path(lmnative.get_library())
+    subprocess.run(
+        [
+            os.environ.get("CC", "cc"),
+            "-O2",
+            "-o",
+            program,
+            BENCH / "macro" / f"{name}.c",
+            f"-I{lmnative.get_include()}",
+            str(library),
+            f"-Wl,-rpath,{library.parent}",
+        ],
+        check=True,
+    )
+    return program
+
+
 def probe_machine(threads: int) -> dict:
     """CPU name and the physical limits measured by micro/probe.c on `threads` threads."""
     cpu = platform.processor() or platform.machine()

@@ -28,6 +28,7 @@ SUITES = {  # name -> module under suites/ with run(context) -> None
     "load": "suites.load",
     "memory": "suites.memory",
     "queue": "suites.queue",
+    "host": "suites.host",
 }
 
 

@@ -14,30 +14,11 @@ import harness
 import lmnative
 
 
-def build_client(folder: str) -> Path:
-    program = Path(folder) / "first_token"
-    library = Path(lmnative.get_library())
-    subprocess.run(
-        [
-            os.environ.get("CC", "cc"),
-            "-O2",
-            "-o",
-            program,
-            harness.BENCH / "macro" / "first_token.c",
-            f"-I{lmnative.get_include()}",
-            str(library),
-            f"-Wl,-rpath,{library.parent}",
-        ],
-        check=True,
-    )
-    return program
-
-
 def run(context: harness.Context, suite: str) -> None:
     rounds = 5 if context.quick else 15
     Path(context.model).read_bytes()  # into the page cache
     with tempfile.TemporaryDirectory() as folder:
-        program = build_client(folder)
+        program = harness.build_client("first_token", folder)
         milliseconds, rss = [], []
         expected = None
         for _ in range(rounds + 1):
