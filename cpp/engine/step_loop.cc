@@ -340,7 +340,7 @@ void Engine::Impl::announce(RequestCore& request) {
   if (options.callback != nullptr) {
     notifier_.announce(request.shared_from_this());
     news_for_notifier_ = true;
-  } else if (options.notify) {
+  } else if (options.notify && !request.left()) {  // else the list holds it until somebody drains
     drain_list_.announce(request.shared_from_this());
     news_for_drain_ = true;
   }
