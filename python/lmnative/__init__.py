@@ -13,6 +13,7 @@ import os as _os
 
 from lmnative import _lmnative
 from lmnative._lmnative import Tensor
+from lmnative.engine import Engine, Histogram, MemoryUse, TraceEvent
 from lmnative.errors import (
     CancelledError,
     ChatTemplateError,
@@ -28,8 +29,9 @@ from lmnative.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from lmnative.llm import LLM, MemoryUse, Stream
+from lmnative.llm import LLM
 from lmnative.model import Metadata, Model, ModelInfo, TensorInfo
+from lmnative.request import Request
 from lmnative.results import Chunk, Completion, Usage
 from lmnative.tokenizer import Decoder, Tokenizer
 
@@ -44,7 +46,9 @@ __all__ = [
     "Completion",
     "CorruptError",
     "Decoder",
+    "Engine",
     "Error",
+    "Histogram",
     "InternalError",
     "InvalidArgumentError",
     "IoError",
@@ -55,10 +59,11 @@ __all__ = [
     "NotFoundError",
     "OutOfMemoryError",
     "QueueFullError",
-    "Stream",
+    "Request",
     "Tensor",
     "TensorInfo",
     "Tokenizer",
+    "TraceEvent",
     "UnsupportedError",
     "Usage",
     "WaitTimeoutError",

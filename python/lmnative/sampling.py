@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         logit_bias: Mapping[int, float] | None
         priority: int
         deadline: float | None
+        tenant: int
+        n: int
         keep_special: bool
         parse_special: bool
         add_bos: bool | None
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 def integer(name: str, value: object, low: int, high: int) -> int:
     """`value` as an int in [low, high]; TypeError or InvalidArgumentError names the keyword."""
     try:
+        if isinstance(value, bool):  # which counts as an integer, and is never meant
+            raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
@@ -56,7 +60,8 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 def number(name: str, value: object) -> float:
     """`value` as a float; TypeError names the keyword."""
-    if isinstance(value, (str, bytes)):
+    # bool: Python's and numpy's, which count as numbers and are never meant
+    if isinstance(value, (str, bytes)) or type(value).__name__ in ("bool", "bool_"):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}")
     try:
         return float(value)  # type: ignore[arg-type]
@@ -90,7 +95,8 @@ def tristate(value: bool | None) -> int:
     return _lmnative.YES if value else _lmnative.NO
 
 
-def _seconds_to_ns(name: str, value: object) -> int:
+def seconds_to_ns(name: str, value: object) -> int:
+    """Seconds above 0 as nanoseconds, 1 or more."""
     seconds = positive(name, value)
     return min(int(seconds * 1e9) or 1, 2**63 - 1) if seconds < 1e10 else 2**63 - 1
 
@@ -116,6 +122,8 @@ def request_options(
     logit_bias: Mapping[int, float] | None = None,
     priority: int = 0,
     deadline: float | None = None,
+    tenant: int = 0,
+    n: int = 1,
     keep_special: bool = False,
     parse_special: bool = False,
     add_bos: bool | None = None,
@@ -158,5 +166,7 @@ def request_options(
         ],
         "stop": stops,
         "stop_token_ids": [integer("stop_token_ids", token, *int32) for token in stop_token_ids or ()],
-        "deadline_ns": 0 if deadline is None else _seconds_to_ns("deadline", deadline),
+        "tenant": integer("tenant", tenant, 0, 2**64 - 1),
+        "n": integer("n", n, 1, 64),
+        "deadline_ns": 0 if deadline is None else seconds_to_ns("deadline", deadline),
     }

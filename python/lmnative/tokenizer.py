@@ -139,8 +139,10 @@ class Tokenizer:
 
         Raises:
             ChatTemplateError: no template, a malformed one, or one that refuses the messages (with its reason).
-            TypeError: messages that are not mappings with a role.
+            TypeError: what is not a list of mappings with a role and a content.
         """
+        if hasattr(messages, "keys") or isinstance(messages, (str, bytes)) or not hasattr(messages, "__iter__"):
+            raise TypeError(f"messages must be a list of messages, not {type(messages).__name__}")
         checked = [_checked_message(position, message) for position, message in enumerate(messages)]
         plain = all(set(message) == {"role", "content"} and isinstance(message["content"], str) for message in checked)
         if template is None and plain and not variables:

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engines and requests. Handles are shared: a call keeps its handle while it runs without the GIL,
-// so close() in another Python thread never frees what is in use. Every wait is cut into slices
-// that look for Ctrl-C, or asks for it from its progress callback.
-#include <algorithm>
+// Engines. A call keeps the engine while it runs without the GIL, so close() in another Python
+// thread never frees what is in use. A score asks for Ctrl-C from its progress callback.
+#include <lmnative/lmnative.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "interrupt.h"
 #include "model.h"
+#include "request.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -17,121 +22,44 @@ namespace lmn::python {
 namespace {
 
 using EnginePtr = std::shared_ptr<lmn_engine>;
-using RequestPtr = std::shared_ptr<lmn_request>;
 
-// Lets go of a handle without the GIL: destroying one may wait for a step, or join threads.
-template <typename Handle>
-void drop(std::shared_ptr<Handle>& handle) {
-  std::shared_ptr<Handle> last = std::move(handle);
+// Requests whose news one call of drain() takes at most; where there are more, the descriptor stays
+// readable and the event loop comes again.
+constexpr size_t kDrain = 1024;
+
+// Lets go of an engine without the GIL: destroying it joins its threads.
+void drop(EnginePtr& handle) {
+  EnginePtr last = std::move(handle);
   handle.reset();
-  py::gil_scoped_release nogil;
+  if (!last) return;
+  const WithoutGil nogil;
   last.reset();
 }
 
-template <typename Handle>
-std::shared_ptr<Handle> use(const std::shared_ptr<Handle>& handle, const char* what) {
-  if (!handle) raise(LMN_CLOSED, std::string(what) + " is closed");
-  return handle;
+// Fills `items` by a call of the (buffer, capacity, count) kind, with one more if `guess` was low.
+template <typename Item, typename Call>
+std::vector<Item> fill(size_t guess, const Call& call) {
+  std::vector<Item> items(guess);
+  size_t count = 0;
+  ErrorSlot error;
+  lmn_status status = call(items.data(), items.size(), &count, error.out());
+  if (status == LMN_BUFFER_TOO_SMALL) {
+    items.resize(count);
+    error.reset();
+    status = call(items.data(), items.size(), &count, error.out());
+  }
+  check(status, error);
+  items.resize(count);
+  return items;
 }
-
-py::list list_of(const int32_t* values, uint64_t count) {
-  py::list result(count);
-  for (uint64_t i = 0; i < count; ++i) result[i] = values[i];
-  return result;
-}
-
-// One chunk as (token_ids, text, finish_reason, logprobs, top, logits); the last three None unless
-// asked for.
-py::tuple chunk_of(const lmn_chunk& chunk, uint32_t vocab) {
-  py::object logprobs = py::none(), top = py::none(), logits = py::none();
-  if (chunk.logprobs != nullptr) {
-    py::list values(chunk.token_count);
-    py::list alternatives(chunk.token_count);
-    for (uint64_t i = 0; i < chunk.token_count; ++i) {
-      values[i] = py::float_(chunk.logprobs[i]);
-      py::dict best;
-      for (uint64_t k = i * chunk.top_logprob_count; k < (i + 1) * chunk.top_logprob_count; ++k) {
-        best[py::int_(chunk.top_ids[k])] = py::float_(chunk.top_logprobs[k]);
-      }
-      alternatives[i] = std::move(best);
-    }
-    logprobs = std::move(values);
-    top = std::move(alternatives);
-  }
-  if (chunk.logits != nullptr) {
-    logits = py::cast(copy_of_floats(chunk.logits, static_cast<int64_t>(chunk.token_count), vocab));
-  }
-  return py::make_tuple(list_of(chunk.token_ids, chunk.token_count),
-                        py::str(chunk.text, chunk.text_bytes), chunk.finish_reason, logprobs, top,
-                        logits);
-}
-
-class Request {
- public:
-  Request(lmn_request* request, uint32_t vocab)
-      : request_(request, &lmn_request_destroy), vocab_(vocab) {}
-  ~Request() { drop(request_); }
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
-
-  // The next chunk, or None after the last one.
-  py::object next() {
-    const RequestPtr request = use(request_, "the request");
-    const std::unique_lock lock(in_next_, std::try_to_lock);
-    if (!lock.owns_lock()) throw std::runtime_error("two threads read the same request");
-    while (true) {
-      auto chunk = sized<lmn_chunk>();
-      ErrorSlot error;
-      lmn_status status = LMN_OK;
-      {
-        py::gil_scoped_release nogil;
-        status = lmn_request_next(request.get(), std::chrono::nanoseconds(kSignalSlice).count(),
-                                  &chunk, error.out());
-      }
-      if (status == LMN_OK) return chunk_of(chunk, vocab_);
-      if (status == LMN_CLOSED) return py::none();
-      if (status != LMN_TIMEOUT) check(status, error);
-      check_signals();
-    }
-  }
-
-  void cancel() {
-    if (!request_) return;
-    ErrorSlot error;
-    check(lmn_request_cancel(request_.get(), error.out()), error);
-  }
-
-  void close() {
-    if (!request_) return;
-    lmn_request_cancel(request_.get(), nullptr);
-    drop(request_);
-  }
-
-  py::dict stats() const {
-    const RequestPtr request = use(request_, "the request");
-    auto stats = sized<lmn_request_stats>();
-    ErrorSlot error;
-    check(lmn_request_stats_get(request.get(), &stats, error.out()), error);
-    py::dict result;
-    result["prompt_tokens"] = stats.prompt_tokens;
-    result["generated_tokens"] = stats.generated_tokens;
-    result["queue_ns"] = stats.queue_ns;
-    result["prefill_ns"] = stats.prefill_ns;
-    result["decode_ns"] = stats.decode_ns;
-    result["seed"] = stats.seed;
-    return result;
-  }
-
- private:
-  RequestPtr request_;
-  uint32_t vocab_;
-  std::mutex in_next_;
-};
 
 class Engine {
  public:
   Engine(const Model& model, int32_t threads, uint32_t context_tokens, uint32_t kv_tokens,
-         uint32_t prefill_chunk_tokens, uint32_t queue_capacity, const py::object& progress) {
+         uint32_t prefill_chunk_tokens, uint32_t queue_capacity, uint32_t max_sequences,
+         uint32_t prefix_cache, uint64_t queue_tokens, uint64_t queue_bytes,
+         uint64_t inter_token_target_ns, int64_t idle_spin_ns, uint32_t trace_events,
+         const py::object& progress) {
     Progress reporter(progress);
     auto options = sized<lmn_engine_options>();
     options.threads = threads;
@@ -139,6 +67,13 @@ class Engine {
     options.kv_tokens = kv_tokens;
     options.prefill_chunk_tokens = prefill_chunk_tokens;
     options.queue_capacity = queue_capacity;
+    options.max_sequences = max_sequences;
+    options.prefix_cache = prefix_cache;
+    options.queue_tokens = queue_tokens;
+    options.queue_bytes = queue_bytes;
+    options.inter_token_target_ns = inter_token_target_ns;
+    options.idle_spin_ns = idle_spin_ns;
+    options.trace_events = trace_events;
     options.progress = reporter.function();
     options.progress_user = reporter.user();
     auto info = sized<lmn_model_info>();
@@ -146,7 +81,7 @@ class Engine {
     ErrorSlot error;
     lmn_status status = LMN_OK;
     {
-      py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = lmn_engine_create(model.get(), &options, &engine, error.out());
     }
     if (engine != nullptr) engine_ = EnginePtr(engine, &lmn_engine_destroy);
@@ -170,8 +105,9 @@ class Engine {
                                   uint32_t penalty_last_n, uint64_t seed, uint32_t top_logprobs,
                                   int32_t priority, const py::list& logit_bias,
                                   const py::list& stop, const py::list& stop_token_ids,
-                                  uint64_t deadline_ns) {
-    const EnginePtr engine = use(engine_, "the LLM");
+                                  uint64_t deadline_ns, uint64_t tenant, uint32_t n,
+                                  uint64_t loop) {
+    const EnginePtr engine = use();
     auto options = sized<lmn_request_options>();
     options.flags = flags;
     std::optional<Ids> ids;
@@ -200,6 +136,8 @@ class Engine {
     options.top_logprobs = top_logprobs;
     options.priority = priority;
     options.deadline_ns = deadline_ns;
+    options.tenant = tenant;
+    options.n = n;
     std::vector<lmn_token_bias> biases;
     for (const py::handle item : logit_bias) {
       const auto pair = py::reinterpret_borrow<py::tuple>(item);
@@ -219,19 +157,76 @@ class Engine {
     options.stop_token_ids = stop_tokens.data();
     options.stop_token_id_count = stop_tokens.size();
 
+    if (loop != 0) {
+      options.flags |= LMN_REQUEST_NOTIFY;
+      options.tag = registry_->announce(loop);
+    }
     lmn_request* request = nullptr;
     ErrorSlot error;
     lmn_status status = LMN_OK;
     {
-      py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = lmn_engine_submit(engine.get(), &options, &request, error.out());
     }
+    if (status != LMN_OK) {
+      if (loop != 0) registry_->remove(options.tag);
+      raise(status, error);
+    }
+    const auto shared = std::make_shared<RequestHandle>(request, vocab_);
+    if (loop != 0) registry_->set(options.tag, shared);
+    return std::make_unique<Request>(shared, registry_, options.tag);
+  }
+
+  // The engine's descriptor, for an event loop to watch.
+  int32_t descriptor() const {
+    const EnginePtr engine = use();
+    int32_t result = -1;
+    ErrorSlot error;
+    check(lmn_engine_descriptor_get(engine.get(), &result, error.out()), error);
+    return result;
+  }
+
+  // Takes all news of `loop`'s requests, and says of which requests of other loops there is some:
+  // ([(tag, chunks, end), ...], {loop: [tag, ...]}).
+  py::tuple drain(uint64_t loop) {
+    const EnginePtr engine = use();
+    std::vector<News> mine;
+    std::map<uint64_t, std::vector<uint64_t>> others;
+    ErrorSlot error;
+    lmn_status status = LMN_OK;
+    {
+      const WithoutGil nogil;
+      uint64_t tags[kDrain];
+      size_t count = 0;
+      status = lmn_engine_drain(engine.get(), tags, kDrain, &count, error.out());
+      for (size_t i = 0; status == LMN_OK && i < count; ++i) {
+        const Registry::Entry entry = registry_->find(tags[i]);
+        if (entry.loop != 0 && entry.loop != loop) {
+          others[entry.loop].push_back(tags[i]);
+        } else if (RequestPtr request = entry.request.lock()) {
+          mine.push_back(take_news(tags[i], std::move(request)));
+        }
+      }
+    }
     check(status, error);
-    return std::make_unique<Request>(request, vocab_);
+    return py::make_tuple(to_python(mine), py::cast(others));
+  }
+
+  // All news of these requests, as in drain(); also when the engine is closed.
+  py::list take(const std::vector<uint64_t>& tags) {
+    std::vector<News> news;
+    {
+      const WithoutGil nogil;
+      for (const uint64_t tag : tags) {
+        if (RequestPtr request = registry_->find(tag).request.lock())
+          news.push_back(take_news(tag, std::move(request)));
+      }
+    }
+    return to_python(news);
   }
 
   Tensor score(const py::object& source, uint32_t chunk_tokens) {
-    EnginePtr engine = use(engine_, "the LLM");
+    EnginePtr engine = use();
     const Ids ids(source, "ids");
     Progress reporter{py::none()};
     auto options = sized<lmn_score_options>();
@@ -242,7 +237,7 @@ class Engine {
     ErrorSlot error;
     lmn_status status = LMN_OK;
     {
-      py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = lmn_engine_score(engine.get(), ids.tensor(), &options, &logits, error.out());
     }
     drop(engine);  // perhaps the last share, after close() in another thread
@@ -253,7 +248,7 @@ class Engine {
   }
 
   py::dict stats() const {
-    const EnginePtr engine = use(engine_, "the LLM");
+    const EnginePtr engine = use();
     auto stats = sized<lmn_engine_stats>();
     ErrorSlot error;
     check(lmn_engine_stats_get(engine.get(), &stats, error.out()), error);
@@ -275,54 +270,121 @@ class Engine {
     result["generated_tokens"] = stats.generated_tokens;
     result["steps"] = stats.steps;
     result["load_ns"] = stats.load_ns;
+    result["max_sequences"] = stats.max_sequences;
+    result["kv_pages_cached"] = stats.kv_pages_cached;
+    result["queue_tokens"] = stats.queue_tokens;
+    result["queue_bytes"] = stats.queue_bytes;
+    result["prefix_lookup_tokens"] = stats.prefix_lookup_tokens;
+    result["prefix_hit_tokens"] = stats.prefix_hit_tokens;
+    result["preemptions"] = stats.preemptions;
+    result["rejected_queue"] = stats.rejected_queue;
+    result["rejected_tokens"] = stats.rejected_tokens;
+    result["rejected_bytes"] = stats.rejected_bytes;
+    result["rejected_memory"] = stats.rejected_memory;
+    result["rejected_invalid"] = stats.rejected_invalid;
+    result["rejected_closed"] = stats.rejected_closed;
     return result;
   }
 
   // Owner -> (current, peak).
   py::dict memory() const {
-    const EnginePtr engine = use(engine_, "the LLM");
-    std::vector<lmn_memory_entry> entries(32);
-    size_t count = 0;
-    ErrorSlot first, second;
-    lmn_status status =
-        lmn_engine_memory_get(engine.get(), entries.data(), entries.size(), &count, first.out());
-    const bool again = status == LMN_BUFFER_TOO_SMALL;
-    entries.resize(count);
-    if (again)
-      status =
-          lmn_engine_memory_get(engine.get(), entries.data(), entries.size(), &count, second.out());
-    check(status, again ? second : first);
+    const EnginePtr engine = use();
+    const auto entries = fill<lmn_memory_entry>(
+        32, [&](auto... arguments) { return lmn_engine_memory_get(engine.get(), arguments...); });
     py::dict result;
     for (const lmn_memory_entry& entry : entries)
       result[entry.owner] = py::make_tuple(entry.current, entry.peak);
     return result;
   }
 
+  // Name -> its fields.
+  py::dict histograms() const {
+    const EnginePtr engine = use();
+    const auto histograms = fill<lmn_histogram>(16, [&](auto... arguments) {
+      return lmn_engine_histogram_get(engine.get(), arguments...);
+    });
+    py::dict result;
+    for (const lmn_histogram& from : histograms) {
+      py::dict fields;
+      fields["count"] = from.count;
+      fields["sum_ns"] = from.sum_ns;
+      fields["max_ns"] = from.max_ns;
+      fields["p50_ns"] = from.p50_ns;
+      fields["p90_ns"] = from.p90_ns;
+      fields["p99_ns"] = from.p99_ns;
+      py::list buckets(LMN_HISTOGRAM_BUCKETS);
+      for (size_t i = 0; i < LMN_HISTOGRAM_BUCKETS; ++i) buckets[i] = from.buckets[i];
+      fields["buckets"] = std::move(buckets);
+      result[from.name] = std::move(fields);
+    }
+    return result;
+  }
+
+  // ([(name, begin_ns, end_ns, request, tokens, sequences), ...], lost).
+  py::tuple trace() {
+    const EnginePtr engine = use();
+    const std::lock_guard lock(in_trace_);  // the GIL is held all the while: nobody waits for it
+    py::list result;
+    std::vector<lmn_trace_event> events(4096);
+    size_t count = events.size();
+    uint64_t lost = 0;
+    while (count == events.size()) {
+      ErrorSlot error;
+      check(lmn_engine_trace_get(engine.get(), events.data(), events.size(), &count, &lost,
+                                 error.out()),
+            error);
+      for (size_t i = 0; i < count; ++i) {
+        const lmn_trace_event& event = events[i];
+        result.append(py::make_tuple(event.name, event.begin_ns, event.end_ns, event.request,
+                                     event.tokens, event.sequences));
+      }
+    }
+    return py::make_tuple(result, lost);
+  }
+
  private:
+  EnginePtr use() const {
+    if (!engine_) raise(LMN_CLOSED, "the engine is closed");
+    return engine_;
+  }
+  static py::list to_python(const std::vector<News>& news) {
+    py::list result(news.size());
+    for (size_t i = 0; i < news.size(); ++i) result[i] = python::to_python(news[i]);
+    return result;
+  }
+
   EnginePtr engine_;
+  const std::shared_ptr<Registry> registry_ = std::make_shared<Registry>();
+  std::mutex in_trace_;
   uint32_t vocab_ = 0;
 };
 
 }  // namespace
 
 void bind_engine(py::module_& module) {
-  py::class_<Request>(module, "Request")
-      .def("next", &Request::next)
-      .def("cancel", &Request::cancel)
-      .def("close", &Request::close)
-      .def("stats", &Request::stats);
   py::class_<Engine>(module, "Engine")
-      .def(py::init<const Model&, int32_t, uint32_t, uint32_t, uint32_t, uint32_t,
-                    const py::object&>())
+      .def(py::init<const Model&, int32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t,
+                    uint32_t, uint64_t, uint64_t, uint64_t, int64_t, uint32_t, const py::object&>(),
+           py::arg("model"), py::kw_only(), py::arg("threads"), py::arg("context_tokens"),
+           py::arg("kv_tokens"), py::arg("prefill_chunk_tokens"), py::arg("queue_capacity"),
+           py::arg("max_sequences"), py::arg("prefix_cache"), py::arg("queue_tokens"),
+           py::arg("queue_bytes"), py::arg("inter_token_target_ns"), py::arg("idle_spin_ns"),
+           py::arg("trace_events"), py::arg("progress"))
       .def("submit", &Engine::submit, py::arg("prompt"), py::kw_only(), py::arg("flags"),
            py::arg("add_bos"), py::arg("max_tokens"), py::arg("temperature"), py::arg("top_k"),
            py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
            py::arg("presence_penalty"), py::arg("frequency_penalty"), py::arg("penalty_last_n"),
            py::arg("seed"), py::arg("top_logprobs"), py::arg("priority"), py::arg("logit_bias"),
-           py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"))
+           py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"), py::arg("tenant"),
+           py::arg("n"), py::arg("loop") = 0)
+      .def("descriptor", &Engine::descriptor)
+      .def("drain", &Engine::drain)
+      .def("take", &Engine::take)
       .def("score", &Engine::score)
       .def("stats", &Engine::stats)
       .def("memory", &Engine::memory)
+      .def("histograms", &Engine::histograms)
+      .def("trace", &Engine::trace)
       .def("close", &Engine::close)
       .def_property_readonly("closed", &Engine::closed);
 }

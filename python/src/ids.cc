@@ -164,13 +164,26 @@ int64_t element(const DLTensor& view, int64_t index) {
     case 32:
       return is_signed ? load(int32_t{}) : load(uint32_t{});
     default:
-      return load(int64_t{});  // uint64 past 2^63 turns negative, which is out of range as well
+      return load(int64_t{});
+  }
+}
+
+// What can be iterated over, or read as numbers, and is hardly meant as token ids.
+void refuse_other_kinds(const py::object& source, const std::string& what) {
+  const PyObject* object = source.ptr();
+  const bool bytes = PyUnicode_Check(object) || PyBytes_Check(object) ||
+                     PyByteArray_Check(object) ||
+                     (PyMemoryView_Check(object) && PyMemoryView_GET_BUFFER(object)->itemsize == 1);
+  if (bytes || PyDict_Check(object) || PyAnySet_Check(object)) {
+    type_error(what + " must be token ids (a list or an array of integers), not " +
+               std::string(Py_TYPE(object)->tp_name));
   }
 }
 
 }  // namespace
 
 Ids::Ids(const py::object& source, const std::string& what) : what_(what) {
+  refuse_other_kinds(source, what);
   if (py::isinstance<py::list>(source) || py::isinstance<py::tuple>(source)) {
     tensor_ = from_iterable(source, what);
   } else if (py::hasattr(source, "__dlpack__") && py::hasattr(source, "__dlpack_device__")) {
@@ -188,7 +201,11 @@ Ids::Ids(const py::object& source, const std::string& what) : what_(what) {
   }
   if (view.dtype.code == kDLInt && (view.dtype.bits == 32 || view.dtype.bits == 64)) return;
   std::vector<int64_t> values(static_cast<size_t>(view.shape[0]));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = element(view, static_cast<int64_t>(i));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = element(view, static_cast<int64_t>(i));
+    if (view.dtype.code == kDLUInt && values[i] < 0)  // of 64 bits, from 2^63 on
+      out_of_range(what, std::to_string(static_cast<uint64_t>(values[i])), i);
+  }
   tensor_ = of_values(std::move(values));
 }
 

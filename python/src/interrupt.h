@@ -24,6 +24,20 @@ inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
+// Lets other Python threads run while this one is in the library. The destructor may be the last
+// that this thread does: at the interpreter's end, a daemon thread that asks for the GIL is ended
+// by unwinding its stack (before Python 3.14), which must be allowed to pass.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+  ~WithoutGil() noexcept(false) { PyEval_RestoreThread(state_); }
+
+ private:
+  PyThreadState* state_;
+};
+
 // The lmn_progress_fn of one call: hands progress to a Python callable (or to nobody, if it is
 // None) and stops the call when the callable or a signal handler raises. After the call, with the
 // GIL held, `rethrow` raises that.

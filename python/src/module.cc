@@ -6,6 +6,7 @@
 #include <pybind11/pybind11.h>
 
 #include "model.h"
+#include "request.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -57,6 +58,7 @@ PYBIND11_MODULE(_lmnative, module) {
   bind_tensor(module);
   bind_model(module);
   bind_tokenizer(module);
+  bind_request(module);
   bind_engine(module);
   module.def("build_info", &build_info);
   module.def("version", [] { return lmn_version(); });

@@ -24,6 +24,11 @@ class ErrorSlot {
   ~ErrorSlot() { lmn_error_destroy(error_); }
 
   lmn_error** out() { return &error_; }
+  // Before another call with the same slot.
+  void reset() {
+    lmn_error_destroy(error_);
+    error_ = nullptr;
+  }
   const char* message() const { return error_ != nullptr ? lmn_error_message(error_) : nullptr; }
 
  private:
@@ -38,8 +43,12 @@ T sized() {
   return value;
 }
 
-// Throws the Python exception for `status`.
+// The Python exception for `status`, not thrown. The message names options as Python does.
+py::object exception_of(lmn_status status, const std::string& message);
+
+// Throws it.
 [[noreturn]] void raise(lmn_status status, const std::string& message);
+[[noreturn]] void raise(lmn_status status, const ErrorSlot& error);
 
 // Throws unless `status` is LMN_OK.
 void check(lmn_status status, const ErrorSlot& error);

@@ -49,6 +49,12 @@ REQUESTS = [
     ("top_p that is 0 in float32", lambda m: m.generate(OK, top_p=1e-40), ValueError, "top_p"),
     ("ids of objects", lambda m: m.generate(np.array([1, "a"], object)), TypeError, "must be integers"),
     ("NaN bias", lambda m: m.generate(OK, logit_bias={5: NAN}), ValueError, "bias"),
+    ("bool for a number", lambda m: m.generate(OK, max_tokens=True), TypeError, "max_tokens"),
+    ("bool for a fraction", lambda m: m.generate(OK, temperature=True), TypeError, "temperature"),
+    ("bool of numpy", lambda m: m.generate(OK, top_p=np.True_), TypeError, "top_p"),
+    ("no answer", lambda m: m.generate(OK, n=0), ValueError, "n is 0"),
+    ("too many answers", lambda m: m.generate(OK, n=65), ValueError, "n is 65"),
+    ("negative tenant", lambda m: m.generate(OK, tenant=-1), ValueError, "tenant"),
     ("unknown keyword", lambda m: m.generate(OK, temprature=1), TypeError, "temprature"),
     ("empty text", lambda m: m.generate(""), ValueError, "prompt"),
     ("lone surrogate", lambda m: m.generate("ab\ud800"), ValueError, "surrogate at character 2"),
@@ -60,6 +66,14 @@ REQUESTS = [
     ("fractional id", lambda m: m.generate([1.5]), TypeError, "item 0 is float"),
     ("fractional ids of numpy", lambda m: m.generate(np.zeros(3)), TypeError, "integers"),
     ("ids in two dimensions", lambda m: m.generate(np.zeros((2, 3), int)), TypeError, "one dimension"),
+    ("id beyond 63 bits", lambda m: m.generate(np.array([5, 2**63 + 9], np.uint64)), ValueError, str(2**63 + 9)),
+    ("bytearray as prompt", lambda m: m.generate(bytearray(b"text")), TypeError, "prompt must be text"),
+    ("memoryview as prompt", lambda m: m.generate(memoryview(b"text")), TypeError, "prompt must be text"),
+    ("mapping as prompt", lambda m: m.generate({504: 1}), TypeError, "prompt must be text"),
+    ("set as prompt", lambda m: m.generate({504}), TypeError, "prompt must be text"),
+    ("set among prompts", lambda m: m.generate([OK, {504}]), TypeError, "prompt must be text"),
+    ("set as ids", lambda m: m.score({504}), TypeError, "ids must be token ids"),
+    ("bytes as ids", lambda m: m.tokenizer.decode(b"text"), TypeError, "token ids"),
     ("number as prompt", lambda m: m.generate(7), TypeError, "int"),
     ("None as prompt", lambda m: m.generate(None), TypeError, "NoneType"),
     ("one bad prompt of several", lambda m: m.generate([OK, [49152]]), ValueError, "49152"),
@@ -72,6 +86,9 @@ REQUESTS = [
     ("message without role", lambda m: m.chat([{"content": "x"}]), TypeError, "role"),
     ("message without content", lambda m: m.chat([{"role": "user"}]), TypeError, "content"),
     ("message that is no mapping", lambda m: m.chat(["x"]), TypeError, "message 0"),
+    ("one message as messages", lambda m: m.chat(USER[0]), TypeError, "a list of messages"),
+    ("bytes as messages", lambda m: m.chat(b"x"), TypeError, "a list of messages"),
+    ("number as messages", lambda m: m.chat(5), TypeError, "a list of messages"),
     ("token id out of range", lambda m: m.tokenizer.decode([49152]), ValueError, "49152"),
     ("vocabulary out of range", lambda m: m.tokenizer.token_bytes(-1), ValueError, "-1"),
     ("text that is none", lambda m: m.tokenizer.encode(5), TypeError, "text must be str"),
@@ -83,7 +100,7 @@ def test_requests(llm, call, error, message):
     with pytest.raises(error) as caught:
         call(llm)
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and "lmn_" not in str(caught.value)
     if error is ValueError:
         assert isinstance(caught.value, lmnative.InvalidArgumentError)
         assert (caught.value.status, caught.value.status_name) == (1, "LMN_INVALID_ARGUMENT")

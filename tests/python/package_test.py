@@ -158,5 +158,6 @@ def test_every_keyword_is_documented():
     assert names.keys() >= {"max_tokens", "temperature", "logit_bias"}
     for name in names:
         assert f"{name}:" in lmnative.LLM.generate.__doc__ or f"{name}, " in lmnative.LLM.generate.__doc__, name
-    for name in lmnative.LLM.__init__.__kwdefaults__:
-        assert name in lmnative.LLM.__doc__
+    for name in lmnative.Engine.__init__.__kwdefaults__:
+        assert name in lmnative.Engine.__doc__
+    assert "Every keyword of Engine" in lmnative.LLM.__doc__

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engine without an event loop: requests that are polled and waited for, options, figures, the trace."""
+
+from __future__ import annotations
+
+import threading
+
+import lmnative
+import pytest
+from conftest import wait_until
+
+LIKELIEST = 97  # of the null model: "a"
+LONG = {"max_tokens": 100_000, "ignore_eos": True}
+SLOW = "null:vocab=256,context=200000,step_ns=200000"  # 5000 steps a second
+
+
+@pytest.fixture(scope="module")
+def slow():
+    with lmnative.Engine(SLOW, threads=1, kv_tokens=2**23) as engine:
+        yield engine
+
+
+def test_a_request_by_polling(slow):
+    with slow.submit("x", max_tokens=50, ignore_eos=True) as request:
+        chunks = []
+        while not request.done:
+            chunk = request.poll()
+            if chunk is not None:
+                chunks.append(chunk)
+        assert request.poll() is None and request.next() is None and list(request) == []
+    assert [token for chunk in chunks for token in chunk.token_ids] == [LIKELIEST] * 50
+    assert [chunk.finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["length"]
+    assert request.result().text == "a" * 50
+
+
+def test_a_request_by_waiting(slow):
+    request = slow.submit("x", max_tokens=100, ignore_eos=True)
+    assert not request.wait(0) and not request.done
+    assert request.wait(timeout=10) and request.wait() and not request.done
+    assert request.stats()["finish_reason"] == "length"
+    assert request.next(timeout=0).token_ids == [LIKELIEST] * 100, "all that was not taken"
+    assert request.next() is None and request.done and request.wait()
+
+
+def test_waiting_has_an_end(slow):
+    with slow.submit("x", **LONG) as first:
+        assert first.next(timeout=10)
+        blocked = slow.submit("x", max_tokens=1, deadline=0.001)
+        assert blocked.wait(10)
+        stalled = lmnative.Engine("null:vocab=256,step_ns=300000000", threads=1)
+        waiting = stalled.submit("x", max_tokens=3)
+        with pytest.raises(lmnative.WaitTimeoutError, match="0.01"):
+            waiting.next(timeout=0.01)
+        assert isinstance(lmnative.WaitTimeoutError("x"), TimeoutError)
+        assert waiting.wait(timeout=0.01) is False
+        stalled.close()
+        assert waiting.result().finish_reason is None
+        assert waiting.next(timeout=10).finish_reason == "cancelled"
+
+
+def test_cancel(slow):
+    request = slow.submit("x", **LONG)
+    first = request.next()
+    threading.Thread(target=request.cancel).start()
+    rest = list(request)
+    assert rest[-1].finish_reason == "cancelled" == request.result().finish_reason == request.stats()["finish_reason"]
+    assert set(first.token_ids) == {LIKELIEST}
+    request.cancel()
+    request.close()
+
+
+def test_stats_of_a_request(llm):
+    prompt = list(range(1000, 1100))
+    first = llm.engine.submit(prompt, max_tokens=5, seed=9, ignore_eos=True)
+    assert first.wait(60)
+    again = llm.engine.submit(prompt, max_tokens=5, ignore_eos=True)
+    assert again.wait(60)
+    stats = first.stats()
+    assert (stats["prompt_tokens"], stats["generated_tokens"], stats["seed"]) == (100, 5, 9)
+    assert stats["preemptions"] == 0 and stats["prefill_ns"] > 0 and stats["decode_ns"] > 0
+    assert again.stats()["cached_tokens"] == again.usage.cached_tokens == 96, "whole pages of 32"
+    assert again.result().token_ids == [] and again.next().token_ids == first.next().token_ids
+
+
+def test_options_of_the_engine():
+    options = {
+        "max_sequences": 2,
+        "prefix_cache": False,
+        "queue_capacity": 5,
+        "queue_tokens": 50,
+        "queue_bytes": 100_000,
+        "inter_token_target": 0.01,
+        "idle_spin": 0,
+        "kv_tokens": 4096,
+    }
+    with lmnative.Engine("null:vocab=256,context=512,step_ns=5000000", threads=1, **options) as engine:
+        stats = engine.stats()
+        assert (stats["max_sequences"], stats["queue_capacity"], stats["threads"]) == (2, 5, 1)
+        assert stats["kv_pages"] == 4096 // 32
+        requests = [engine.submit([1] * 20, max_tokens=400, ignore_eos=True) for _ in range(2)]
+        assert wait_until(lambda: engine.stats()["running"] == 2)
+        requests.append(engine.submit([1] * 20, max_tokens=400, ignore_eos=True, tenant=7))
+        assert (engine.stats()["waiting"], engine.stats()["queue_tokens"]) == (1, 20)
+        with pytest.raises(lmnative.QueueFullError, match="50"):
+            engine.submit([1] * 31)
+        with pytest.raises(lmnative.QueueFullError, match="100000"):
+            engine.submit([1] * 3, max_tokens=500, n=64)
+        assert (engine.stats()["rejected_tokens"], engine.stats()["rejected_bytes"]) == (1, 1)
+        assert engine.stats()["prefix_hit_tokens"] == 0
+        for request in requests:
+            request.close()
+        assert wait_until(lambda: engine.stats()["running"] == engine.stats()["waiting"] == 0)
+    assert "closed" in repr(engine) and engine.closed
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"max_sequences": 0}, ValueError),
+        ({"max_sequences": 1025}, ValueError),
+        ({"queue_tokens": 0}, ValueError),
+        ({"queue_bytes": 0}, ValueError),
+        ({"inter_token_target": 0}, ValueError),
+        ({"idle_spin": -1}, ValueError),
+        ({"trace_events": 2**24 + 1}, ValueError),
+        ({"threads": True}, TypeError),
+        ({"prefill_chunk_tokens": "many"}, TypeError),
+        ({"idle_spin": "long"}, TypeError),
+    ],
+)
+def test_bad_options(options, error):
+    with pytest.raises(error, match=f"^{next(iter(options))} "):
+        lmnative.Engine("null:", **options)
+
+
+def test_histograms(slow):
+    slow.submit("x", max_tokens=20, ignore_eos=True).wait(10)
+    assert wait_until(lambda: slow.histograms()["step"].count == slow.stats()["steps"])
+    histograms = slow.histograms()
+    parts = ("schedule", "prepare", "run", "sample", "deliver")
+    assert set(histograms) == {"step", *parts, "queue", "first_token", "inter_token"}
+    for histogram in histograms.values():
+        assert histogram.count == sum(histogram.buckets) > 0
+        assert histogram.p50_ns <= histogram.p90_ns <= histogram.p99_ns
+        assert histogram.sum_ns <= histogram.count * histogram.max_ns
+    assert histograms["run"].p50_ns > 0.7 * 200_000, "the null model works so long"
+    assert sum(histograms[part].sum_ns for part in parts) == pytest.approx(histograms["step"].sum_ns, rel=0.01)
+
+
+def test_trace():
+    with lmnative.Engine("null:vocab=256", threads=1, trace_events=1000) as engine:
+        assert engine.trace() == ([], 0)
+        request = engine.submit([1, 2, 3], max_tokens=4, ignore_eos=True)
+        assert request.wait(10)
+        events, lost = engine.trace()
+        spans = [(event.name, event.tokens, event.sequences) for event in events if event.request == 1]
+        assert spans == [("queue", 3, 1), ("prefill", 3, 1), ("decode", 4, 1)]
+        assert all(event.begin_ns <= event.end_ns for event in events)
+        assert [event.tokens for event in events if event.name == "run"] == [3, 1, 1, 1]
+        assert lost == 0
+        assert engine.trace() == ([], 0), "what was taken is gone"
+        assert engine.submit([1], max_tokens=500, ignore_eos=True).wait(10)
+        events, lost = engine.trace()
+        assert len(events) >= 1000 and lost == 500 * 5 + 3 - len(events)
+    with lmnative.Engine("null:", threads=1) as engine, pytest.raises(lmnative.UnsupportedError, match="trace_events"):
+        engine.trace()
+
+
+def test_threads_ask_at_the_same_time():
+    """Their requests run together, and each gets its own."""
+    with lmnative.Engine("null:vocab=256", threads=1, max_sequences=16) as engine:
+        wanted = [engine.submit("x", max_tokens=100, temperature=1, seed=i)._finish().token_ids for i in range(8)]
+        problems = []
+
+        def ask(seed: int) -> None:
+            for _ in range(10):
+                got = engine.submit("x", max_tokens=100, temperature=1, seed=seed)._finish().token_ids
+                if got != wanted[seed]:
+                    problems.append(seed)
+
+        threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert problems == []
+
+
+def test_the_null_model():
+    with lmnative.LLM("null:vocab=300,context=64", threads=1) as llm:
+        assert (llm.info.vocab_size, llm.info.context_length, llm.info.layer_count) == (300, 64, 0)
+        assert llm.generate("hello", max_tokens=5).text == "aaaaa"
+        assert llm.generate("hello", max_tokens=None).usage.total_tokens == 64
+    with lmnative.LLM("null:vocab=10", threads=1) as llm:
+        assert llm.generate([1, 2], max_tokens=3).token_ids == [9, 9, 9], "without a tokenizer there are ids"
+        with pytest.raises(lmnative.Error):
+            llm.generate("hello")
+    with pytest.raises(lmnative.InvalidArgumentError, match="vocab"):
+        lmnative.Model("null:vocab=0")
