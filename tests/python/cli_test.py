@@ -93,10 +93,26 @@ def test_run_streams(model_path):
         ([], "which command"),
         (["inspect"], "FILE"),
         (["run", "m", "p", "--read-mode", "x"], "read-mode"),
+        (["trace", "m", "p"], "--chrome"),
+        (["run", "m", "x", "--raw", "--system", "y"], "--raw"),
+        (["run", "null:", "x", "--system", "y"], "--system"),
+        (["run", "null:", "x", "--temperature", "-1"], "--temperature is -1"),
+        (["run", "null:", "x", "--temperature", "nan"], "--temperature"),
+        (["run", "null:", "x", "--top-p", "2"], "--top-p is 2"),
+        (["run", "null:", "x", "--penalty-last-n", "0"], "--penalty-last-n"),
+        (["run", "null:", "x", "--deadline", "0"], "--deadline"),
+        (["run", "null:", "x", "-n", "0"], "--max-tokens is 0"),
+        (["run", "null:", "x", "-t", "0"], "--threads is 0"),
+        (["bench", "null:", "--runs", "0"], "--runs"),
+        (["bench", "null:", "--concurrency", "0"], "--concurrency"),
     ],
 )
 def test_usage_errors(arguments, message):
     failed(call(*arguments), 2, message)
+
+
+def test_a_usage_error_of_every_turn_ends_a_chat(model_path):
+    failed(call("chat", model_path, "--top-p", "2", text="Hi\nHi\n"), 2, "--top-p is 2")
 
 
 @pytest.mark.parametrize(
@@ -107,14 +123,9 @@ def test_usage_errors(arguments, message):
         (["inspect", "/"], "directory"),
         (["inspect", os.devnull], os.devnull),
         (["bench", "absent.gguf"], "absent.gguf"),
-        (["run", "MODEL", "x", "--temperature", "-1"], "temperature"),
-        (["run", "MODEL", "x", "--temperature", "nan"], "temperature"),
-        (["run", "MODEL", "x", "-n", "0"], "max_tokens"),
-        (["run", "MODEL", "x", "-t", "0"], "threads"),
-        (["run", "MODEL", "x", "--raw", "--system", "y"], "--raw"),
         (["run", "MODEL", "", "--raw"], "prompt"),
         (["run", "MODEL", "word " * 100, "-c", "64"], "64"),
-        (["bench", "MODEL", "--runs", "0"], "--runs"),
+        (["trace", "--chrome", "/absent/trace.json", "null:", "x"], "/absent/trace.json"),
     ],
 )
 def test_runtime_errors(model_path, arguments, message):
@@ -124,7 +135,7 @@ def test_runtime_errors(model_path, arguments, message):
 def test_help_has_examples():
     done = call("--help")
     assert done.returncode == 0 and "examples:" in done.stdout and done.stderr == ""
-    for command in ("run", "chat", "inspect", "bench"):
+    for command in ("run", "chat", "inspect", "bench", "trace"):
         done = call(command, "--help")
         assert done.returncode == 0
         assert f"  lmnative {command} " in done.stdout
@@ -195,6 +206,22 @@ def test_bench(model_path):
         assert 0 < report[name]["min"] <= report[name]["median"] <= report[name]["max"]
     table = call("bench", model_path, *options).stdout
     assert "prefill 24, tok/s" in table and "decode 4, tok/s" in table
+
+
+def test_bench_of_several_answers():
+    options = ["--prompt-tokens", "40", "--generate-tokens", "10", "--runs", "2", "--concurrency", "6"]
+    report = json.loads(call("bench", "null:step_ns=1000000", "--json", *options).stdout)
+    assert report["concurrency"] == 6
+    # A step takes a millisecond at least, and gives each of the six a token.
+    one, all_ = (report[f"{name}_tokens_per_second"]["median"] for name in ("decode", "total"))
+    assert one < all_ < 6000 and one < 1000
+    assert "6 answers, tok/s" in call("bench", "null:", *options).stdout
+
+
+def test_the_null_model():
+    assert call("run", "null:", "hi", "-n", "7").stdout == "a" * 7 + "\n"
+    assert "null.vocab_size" in call("inspect", "null:vocab=300").stdout
+    failed(call("run", "null:vocab=10", "hi"), 1, "null:vocab=10")
 
 
 def test_a_closed_pipe_ends_it_silently(model_path):

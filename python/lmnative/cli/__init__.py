@@ -2,7 +2,7 @@
 """The command lmnative. One module per subcommand, imported when it is used.
 
 A Unix tool: results on standard output, everything else on standard error, errors as one line; exit code 0, 1 (failed),
-2 (usage) or 130 (Ctrl-C); a closed pipe ends it silently.
+2 (usage, options out of range) or 130 (Ctrl-C); a closed pipe ends it silently, by SIGPIPE (141 in a shell).
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from collections.abc import Sequence
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+
+
+class UsageError(Exception):
+    """The command line asks for what cannot be. The message names the option."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from lmnative.cli.arguments import parse
 
     options = parse(arguments)
-    from lmnative.errors import Error
+    from lmnative.errors import Error, InvalidArgumentError
 
     try:
         code = options.run(options)
@@ -42,9 +46,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Nobody reads any more. The interpreter would complain when it flushes at exit: let it flush into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except UsageError as error:
+        fail(error)
+        return USAGE_ERROR
+    except InvalidArgumentError as error:
+        message = in_flags(str(error))
+        fail(message or error)
+        return USAGE_ERROR if message else 1
     except (Error, OSError, MemoryError) as error:
         fail(error)
         return 1
+
+
+def in_flags(message: str) -> str | None:
+    """What the library says of a keyword ("top_p is 2; it is 0 to 1"), said of its option ("--top-p is 2; …"); None for
+    any other message."""
+    from lmnative.cli.arguments import ENGINE_NAMES, SAMPLING_NAMES
+
+    name, _, rest = message.partition(" ")
+    if name not in (*ENGINE_NAMES, *SAMPLING_NAMES) or not rest.startswith("is "):
+        return None
+    return f"--{name.replace('_', '-')} {rest}"
 
 
 def fail(error: object) -> None:

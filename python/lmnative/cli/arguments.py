@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-MODEL_HELP = 'GGUF file, first part of a split one, or a known name ("smollm2-135m")'
+MODEL_HELP = (
+    'GGUF file, first part of a split one, a known name ("smollm2-135m"), or "null:" (a model that does no work)'
+)
 
 RUN_EXAMPLES = """\
 examples:
@@ -35,6 +37,14 @@ BENCH_EXAMPLES = """\
 examples:
   lmnative bench smollm2-135m
   lmnative bench model.gguf --threads 2 --prompt-tokens 128 --runs 3 --json
+  lmnative bench model.gguf --concurrency 8
+"""
+TRACE_EXAMPLES = """\
+examples:
+  lmnative trace --chrome trace.json smollm2-135m "Why is the sky blue?" "Name three colours."
+  lmnative trace --chrome - null:vocab=256 a b c --max-tokens 20 | python3 -m json.tool
+
+Open the file at https://ui.perfetto.dev or chrome://tracing.
 """
 MAIN_EXAMPLES = """\
 examples:
@@ -89,8 +99,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     bench.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="prompt length (default: 512)")
     bench.add_argument("--generate-tokens", type=int, default=64, metavar="N", help="answer length (default: 64)")
     bench.add_argument("--runs", type=int, default=5, metavar="N", help="repetitions, reported by median (default: 5)")
+    bench.add_argument("--concurrency", type=int, default=1, metavar="N", help="answers at the same time (default: 1)")
     bench.add_argument("--json", action="store_true", help="print JSON")
     _add_engine_options(bench)
+
+    trace = _command(commands, "trace", "answer prompts together, and write when the engine did what", TRACE_EXAMPLES)
+    trace.add_argument(
+        "--chrome", metavar="FILE", required=True, help="Chrome trace (JSON) to write; - standard output"
+    )
+    trace.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    trace.add_argument("prompts", metavar="PROMPT", nargs="+", help="prompts, continued as they are")
+    _add_engine_options(trace)
+    _add_sampling_options(trace, max_tokens=64)
 
     version = _command(commands, "version", "show versions, CPU target and backends", None)
     version.add_argument("--json", action="store_true", help="print JSON")
@@ -101,7 +121,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
         options.run = print_short
     elif "run" not in options:
-        parser.error("which command? run, chat, inspect, bench or version")
+        parser.error("which command? run, chat, inspect, bench, trace or version")
     return options
 
 
@@ -151,6 +171,7 @@ def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
     add("--deadline", type=float, metavar="SECONDS", help="end the answer after that time (default: never)")
 
 
+ENGINE_NAMES = ("threads", "context_tokens")
 SAMPLING_NAMES = (
     "max_tokens",
     "temperature",

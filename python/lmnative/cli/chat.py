@@ -12,7 +12,7 @@ import contextlib
 import sys
 from typing import Any
 
-from lmnative.cli import fail
+from lmnative.cli import fail, in_flags
 from lmnative.cli.arguments import sampling_of
 from lmnative.cli.loading import load
 from lmnative.errors import Error
@@ -91,6 +91,8 @@ def _converse(conversation: Conversation, interactive: bool) -> int:
         try:
             _handle(conversation, line.strip())
         except Error as error:
+            if in_flags(str(error)):  # of the command line, and so of every turn
+                raise
             fail(f"{error} (/reset forgets the conversation)" if interactive else error)
             if not interactive:
                 code = 1

@@ -9,8 +9,16 @@ import time
 
 from lmnative.llm import LLM
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def load(options: argparse.Namespace, context_tokens: int | None = None) -> tuple[LLM, float]:
+    from lmnative.engine import EngineOptions
+
+
+def load(
+    options: argparse.Namespace, context_tokens: int | None = None, **more: Unpack[EngineOptions]
+) -> tuple[LLM, float]:
     """The LLM that the engine options describe, and the seconds it took. `context_tokens`: where none were given."""
     start = time.perf_counter()
     llm = LLM(
@@ -19,6 +27,7 @@ def load(options: argparse.Namespace, context_tokens: int | None = None) -> tupl
         context_tokens=options.context_tokens if options.context_tokens is not None else context_tokens,
         read_mode=options.read_mode,
         progress=sys.stderr.isatty(),
+        **more,
     )
     return llm, time.perf_counter() - start
 

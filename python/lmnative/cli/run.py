@@ -6,16 +6,17 @@ from __future__ import annotations
 import argparse
 import sys
 
+from lmnative.cli import UsageError
 from lmnative.cli.arguments import sampling_of
 from lmnative.cli.loading import load, peak_rss_bytes
-from lmnative.errors import InvalidArgumentError
-from lmnative.llm import LLM, Stream
+from lmnative.llm import LLM
+from lmnative.request import Request
 
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     if options.raw and options.system is not None:
-        raise InvalidArgumentError("--system needs the chat template, which --raw leaves out")
+        raise UsageError("--system needs the chat template, which --raw leaves out")
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
     llm, load_seconds = load(options)
     with llm, _start(llm, prompt, options) as stream:
@@ -31,17 +32,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _start(llm: LLM, prompt: str, options: argparse.Namespace) -> Stream:
+def _start(llm: LLM, prompt: str, options: argparse.Namespace) -> Request:
     sampling = sampling_of(options)
     if options.raw or llm.tokenizer.chat_template is None:
         if options.system is not None:
-            raise InvalidArgumentError(f"{llm.model.path} has no chat template, so --system cannot be used")
+            raise UsageError(f"{llm.model.path} has no chat template, so --system cannot be used")
         return llm.stream(prompt, **sampling)
     messages = [{"role": "system", "content": options.system}] if options.system is not None else []
     return llm.chat_stream([*messages, {"role": "user", "content": prompt}], **sampling)
 
 
-def _stats_line(stream: Stream, load_seconds: float) -> str:
+def _stats_line(stream: Request, load_seconds: float) -> str:
     usage = stream.usage
     return (
         f"load {load_seconds * 1e3:.0f} ms · prompt {usage.prompt_tokens} tokens, "
