@@ -261,7 +261,10 @@ void Engine::Impl::fork_siblings(Sequence& leader) {
 
 void Engine::Impl::record_step(const StepTimes& t, const StepSizes& sizes) {
   int32_t answers = 0, prompt_tokens = 0;
-  for (const Slice& slice : step_) (slice.tokens == 1 ? answers : prompt_tokens) += slice.tokens;
+  for (const Slice& slice : step_) {
+    const SequenceView& view = views_[static_cast<size_t>(slice.sequence)];
+    (view.known - view.computed == 1 ? answers : prompt_tokens) += slice.tokens;
+  }
   pacer_.record(answers, prompt_tokens, t.delivered - t.begin);
   histograms_.step.add(t.delivered - t.begin);
   const auto part = [&](Histogram& histogram, const char* name, int64_t begin, int64_t end) {
