@@ -124,7 +124,7 @@ Model::Model(const std::string& path, uint32_t read_mode, const py::object& prog
   ErrorSlot error;
   lmn_status status = LMN_OK;
   {
-    py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     status = lmn_model_open(path.c_str(), &options, &model, error.out());
   }
   model_.reset(model);

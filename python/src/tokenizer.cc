@@ -4,6 +4,7 @@
 // long on long text (encode, decode, create) release the GIL.
 #include <vector>
 
+#include "interrupt.h"
 #include "model.h"
 #include "status.h"
 #include "tensor.h"
@@ -18,7 +19,7 @@ class Tokenizer {
     ErrorSlot error;
     lmn_status status = LMN_OK;
     {
-      py::gil_scoped_release nogil;
+      const WithoutGil nogil;
       status = lmn_tokenizer_create(model.get(), &tokenizer, error.out());
     }
     tokenizer_.reset(tokenizer);
@@ -78,7 +79,7 @@ std::vector<Item> fill(size_t guess, const Call& call) {
   lmn_status status = LMN_OK;
   bool again = false;
   {
-    py::gil_scoped_release nogil;
+    const WithoutGil nogil;
     size_t count = 0;
     status = call(items.data(), items.size(), &count, first.out());
     again = status == LMN_BUFFER_TOO_SMALL;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -132,6 +133,28 @@ def test_several_prompts_and_a_small_queue():
             prompts = [f"{i}" for i in range(30)]
             with lmnative.LLM("null:vocab=256,context=64", threads=1, **options) as llm:
                 assert [a.token_ids for a in llm.generate(prompts, max_tokens=5)] == [[LIKELIEST] * 5] * 30
+
+
+def test_a_request_that_fails():
+    """It fails alone, with its message, whichever way one waits for it."""
+    refused = {"max_tokens": 3, "logit_bias": {0: -math.inf, 1: -math.inf}}
+
+    async def main(engine):
+        other = engine.stream([0], max_tokens=50)
+        for n in (1, 3):
+            with pytest.raises(lmnative.InvalidArgumentError, match="no token to choose"):
+                await engine.generate([0], n=n, **refused)
+            with pytest.raises(lmnative.InvalidArgumentError, match="no token to choose"):
+                await tokens_of(engine.stream([0], n=n, **refused))
+            request = engine.submit([0], n=n, **refused)
+            for wait in (request.wait, request.next):
+                with pytest.raises(lmnative.InvalidArgumentError, match="no token to choose"):
+                    wait()
+        assert await tokens_of(other) == [1] * 50
+
+    with lmnative.Engine("null:vocab=2", threads=1) as engine:
+        asyncio.run(main(engine))
+        assert engine.stats()["failed"] == 6 and idle(engine)
 
 
 def test_a_full_queue_is_an_error_with_figures():
@@ -394,7 +417,7 @@ def test_a_stream_belongs_to_one_task_of_its_loop():
 
 
 def test_uvloop(null):
-    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed")
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed (pip install uvloop)")
 
     async def main():
         streams = [null.stream("x", max_tokens=100, ignore_eos=True) for _ in range(20)]
