@@ -223,5 +223,34 @@ TEST(broken_pages_are_not_remembered) {
   EXPECT_EQ(engine->stats().kv_pages_used, 0);
 }
 
+// What was computed and led to no finite logits is wiped before its pages are free: kernels weigh
+// what lies behind a sequence's end with zero, and zero times NaN is NaN.
+TEST(pages_that_nobody_verified_are_wiped) {
+  for (const bool cancelled : {false, true}) {
+    FakeSetup setup = together();
+    setup.chunk = 16;
+    std::shared_ptr<Request> request;
+    std::atomic<bool> submitted{false};
+    int steps = 0;
+    setup.adjust = [&](FakeRunner& runner) {
+      if (!cancelled) runner.nan_after = 63;
+      runner.on_step = [&](const StepSizes&) {
+        while (!submitted.load()) std::this_thread::yield();
+        if (cancelled && ++steps == 4) request->cancel();
+      };
+    };
+    FakeEngine engine(setup);
+    auto prompt = some_prompt(3, 100, 63);
+    prompt.back() = 63;
+    request = must_submit(*engine.engine, greedy(prompt, 5));
+    submitted.store(true);
+    (void)request->wait(20'000'000'000);
+    EXPECT(request->stats().prefilled_tokens >= 64);  // so something was written
+    const auto region = engine.device.last;
+    EXPECT(!region.empty() && std::all_of(region.begin(), region.end(),
+                                          [](std::byte b) { return b == std::byte{0}; }));
+  }
+}
+
 }  // namespace
 }  // namespace lmn::engine

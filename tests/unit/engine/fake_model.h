@@ -16,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class FakeDevice : public Device {
     if (data == nullptr) return error(Code::kOutOfMemory, "fake device: no %zu bytes", bytes);
     std::memset(data, 0, bytes);
     allocated += static_cast<int64_t>(bytes);
+    last = {data, bytes};
     return data;
   }
   void release(std::byte* data, size_t bytes) override {
@@ -94,6 +96,7 @@ class FakeDevice : public Device {
   const ops::KernelTable& kernels() const override { std::abort(); }
 
   int64_t allocated = 0;
+  std::span<const std::byte> last;  // what allocate() gave last: of an engine, the KV region
 };
 
 class FakeRunner : public StepRunner {
