@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host steps VOCAB BATCH STEPS | host first_token VOCAB ROUNDS
+ * host steps VOCAB BATCH STEPS | host first_token VOCAB ROUNDS | host first_news VOCAB ROUNDS
  *
  * What the engine costs around the model: null models, whose plan does no work, and one client
  * thread that sleeps on the engine's descriptor and drains it. Prints one line of JSON. Every token
@@ -13,7 +13,8 @@
  * Allocations are those of the whole process in these steps; tokens_per_s is by the clock.
  *
  * first_token: one request after the other on an idle engine; from submit to its first token in the
- * client's hands. */
+ * hands of a client that waits in lmn_request_next. first_news: of one that sleeps on the
+ * descriptor, which costs two changes of context by the kernel. */
 #include <lmnative/lmnative.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -93,22 +94,23 @@ static lmn_engine *engine_of(long vocab, uint32_t batch, uint32_t tokens, uint32
   return engine;
 }
 
-static lmn_request *submit(lmn_engine *engine, uint64_t tag, uint32_t tokens) {
-  const lmn_request_options options = {.struct_size = sizeof options,
-                                       .flags = LMN_REQUEST_NOTIFY | LMN_REQUEST_IGNORE_EOS,
-                                       .prompt_ids = prompt,
-                                       .prompt_id_count = kPrompt,
-                                       .max_tokens = tokens,
-                                       .tag = tag};
+static lmn_request *submit(lmn_engine *engine, uint64_t tag, uint32_t tokens, int notify) {
+  const lmn_request_options options = {
+      .struct_size = sizeof options,
+      .flags = (notify ? LMN_REQUEST_NOTIFY : 0) | LMN_REQUEST_IGNORE_EOS,
+      .prompt_ids = prompt,
+      .prompt_id_count = kPrompt,
+      .max_tokens = tokens,
+      .tag = tag};
   lmn_request *request = NULL;
   must(lmn_engine_submit(engine, &options, &request, &error), "submit");
   return request;
 }
 
 /* Takes what the request has: tokens, all of which must be `wanted`. Returns why it ended. */
-static uint32_t take(lmn_request *request, int32_t wanted, uint64_t *taken) {
+static uint32_t take(lmn_request *request, int64_t timeout_ns, int32_t wanted, uint64_t *taken) {
   lmn_chunk chunk = {.struct_size = sizeof chunk};
-  const lmn_status status = lmn_request_next(request, 0, &chunk, NULL);
+  const lmn_status status = lmn_request_next(request, timeout_ns, &chunk, NULL);
   /* CLOSED: the end was taken with what came before. */
   if (status == LMN_TIMEOUT || status == LMN_CLOSED) return LMN_FINISH_NONE;
   if (status != LMN_OK) fail(lmn_status_name(status));
@@ -173,14 +175,14 @@ static int steps(long vocab, uint32_t batch, uint32_t wanted_steps) {
   int32_t descriptor = -1;
   must(lmn_engine_descriptor_get(engine, &descriptor, &error), "descriptor");
   int64_t *times = malloc(wanted_steps * sizeof *times);
-  for (uint32_t i = 0; i < batch; ++i) requests[i] = submit(engine, i, longest);
+  for (uint32_t i = 0; i < batch; ++i) requests[i] = submit(engine, i, longest, 1);
   uint32_t flowing = 0, ended = 0;
   moment begin = {0}, end = {0};
   while (ended < batch) {
     const size_t count = wait_and_drain(engine, descriptor, tags, batch);
     for (size_t i = 0; i < count; ++i) {
       const uint64_t tag = tags[i], before = taken[tag];
-      const uint32_t reason = take(requests[tag], wanted, &taken[tag]);
+      const uint32_t reason = take(requests[tag], 0, wanted, &taken[tag]);
       flowing += before == 0 && taken[tag] > 0;
       if (reason != LMN_FINISH_NONE && reason != LMN_FINISH_CANCELLED)
         fail("an answer ended before it was cancelled");
@@ -217,7 +219,7 @@ static int steps(long vocab, uint32_t batch, uint32_t wanted_steps) {
   return 0;
 }
 
-static int first_token(long vocab, long rounds) {
+static int first_token(long vocab, long rounds, int by_descriptor) {
   const int32_t wanted = vocab > 'a' ? 'a' : (int32_t)vocab - 1;
   lmn_engine *engine = engine_of(vocab, 4, 64, 0);
   int32_t descriptor = -1;
@@ -225,15 +227,15 @@ static int first_token(long vocab, long rounds) {
   int64_t *times = malloc((size_t)rounds * sizeof *times);
   for (long i = -100; i < rounds; ++i) { /* the first ones warm up */
     const int64_t start = now_ns();
-    lmn_request *request = submit(engine, (uint64_t)i, 8);
+    lmn_request *request = submit(engine, (uint64_t)i, 8, by_descriptor);
     uint64_t taken = 0;
     uint32_t reason = LMN_FINISH_NONE;
     int64_t first = 0;
     while (reason == LMN_FINISH_NONE) {
-      uint64_t tag = 0;
-      if (wait_and_drain(engine, descriptor, &tag, 1) == 0) continue;
+      uint64_t tag = (uint64_t)i;
+      if (by_descriptor && wait_and_drain(engine, descriptor, &tag, 1) == 0) continue;
       if (tag != (uint64_t)i) fail("news of another request");
-      reason = take(request, wanted, &taken);
+      reason = take(request, by_descriptor ? 0 : -1, wanted, &taken);
       if (first == 0 && taken > 0) first = now_ns();
     }
     if (taken != 8 || reason != LMN_FINISH_LENGTH) fail("an answer lacks tokens");
@@ -255,7 +257,10 @@ int main(int argc, char **argv) {
       atol(argv[3]) <= kMaxBatch)
     return steps(atol(argv[2]), (uint32_t)atol(argv[3]), (uint32_t)atol(argv[4]));
   if (argc == 4 && strcmp(argv[1], "first_token") == 0 && atol(argv[3]) >= 1)
-    return first_token(atol(argv[2]), atol(argv[3]));
-  fprintf(stderr, "usage: host steps VOCAB BATCH STEPS | host first_token VOCAB ROUNDS\n");
+    return first_token(atol(argv[2]), atol(argv[3]), 0);
+  if (argc == 4 && strcmp(argv[1], "first_news") == 0 && atol(argv[3]) >= 1)
+    return first_token(atol(argv[2]), atol(argv[3]), 1);
+  fprintf(stderr,
+          "usage: host steps VOCAB BATCH STEPS | host first_token|first_news VOCAB ROUNDS\n");
   return 2;
 }

@@ -3,9 +3,11 @@
 
 host.step.bN: µs of a decode step of N answers, from its begin to the next one's, without the plan (p50 of the steps of
 one run); the vocabulary has 256 tokens, and 49152 where the name says so. host.first_token: µs from submit to the token
-in a waiting client's hands. host.tokens_per_s.b256: engine and client together on one CPU. host.allocs_per_step: heap
-allocations of the whole process in steady steps, the most of all runs. Every token is compared with the reference
-before a figure is taken."""
+in the hands of a client that waits in lmn_request_next; host.first_news: that sleeps on the engine's descriptor.
+host.inter_token.beside: how an answer of the real model fares beside a prompt of 4,000 tokens (macro/inter_token.c):
+the 99th percentile of the time between its tokens, over the median of that time when it runs alone.
+host.tokens_per_s.b256: engine and client together on one CPU. host.allocs_per_step: heap allocations of the whole
+process in steady steps, the most of all runs. Every token is compared with the reference before a figure is taken."""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ STEPS = {  # (vocabulary, answers) -> steps of a run
     (REAL_VOCAB, 256): 300,
 }
 LEAST_STEPS = 1_000  # of a run whose allocations are counted
+BESIDE_TOKENS = 4_000  # of the prompt beside an answer
 
 
 def ask(program: Path, *arguments: object, cpu: int | None = None) -> dict[str, float]:
@@ -47,7 +50,8 @@ def run(context: harness.Context, suite: str) -> None:
     cpu = max(os.sched_getaffinity(0))
     steps: dict[str, list[float]] = {}
     allocations: list[float] = []
-    rates, medians, tails = [], [], []
+    rates, slowdowns = [], []
+    latencies = {name: {"p50": [], "p99": []} for name in ("first_token", "first_news")}
     with tempfile.TemporaryDirectory() as folder:
         program = harness.build_client("host", folder)
         for _ in range(rounds):
@@ -58,12 +62,19 @@ def run(context: harness.Context, suite: str) -> None:
                 if got["steps"] >= LEAST_STEPS:
                     allocations.append(got["allocations"] / got["steps"])
             rates.append(ask(program, "steps", VOCAB, 256, 4_000, cpu=cpu)["tokens_per_s"])
-            first = ask(program, "first_token", VOCAB, tokens)
-            medians.append(first["p50"])
-            tails.append(first["p99"])
+            for name in latencies:
+                got = ask(program, name, VOCAB, tokens)
+                for percentile, values in latencies[name].items():
+                    values.append(got[percentile])
+        beside = harness.build_client("inter_token", folder)
+        for _ in range(1 if context.quick else 3):
+            got = ask(beside, context.model, context.threads, BESIDE_TOKENS)
+            slowdowns.append(got["beside_p99"] / got["alone_p50"])
     for name, values in steps.items():
         context.add(name, "us", "lower", {"lmnative": values})
-    context.add("host.first_token.p50", "us", "lower", {"lmnative": medians})
-    context.add("host.first_token.p99", "us", "lower", {"lmnative": tails})
+    for name, by_percentile in latencies.items():
+        for percentile, values in by_percentile.items():
+            context.add(f"host.{name}.{percentile}", "us", "lower", {"lmnative": values})
+    context.add("host.inter_token.beside", "ratio", "lower", {"lmnative": slowdowns})
     context.add("host.tokens_per_s.b256", "tok/s", "higher", {"lmnative": rates})
     context.add("host.allocs_per_step", "allocations", "lower", {"lmnative": [max(allocations)]})
