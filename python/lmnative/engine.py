@@ -331,7 +331,7 @@ class Engine:
         return f"<lmnative.{name} {self.info.name or self.info.architecture!r} {self.info.path!r}{state}>"
 
 
-def chat_prompt(tokenizer: Tokenizer, messages: Messages, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def chat_prompt(tokenizer: Tokenizer, messages: Messages, options: GenerateOptions) -> tuple[str, GenerateOptions]:
     """The text of a conversation, and the keywords to submit it with."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]

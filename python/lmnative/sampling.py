@@ -14,7 +14,7 @@ from lmnative.errors import InvalidArgumentError
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     class GenerateOptions(TypedDict, total=False):
         """Every keyword that a request takes; documented at LLM.generate."""
@@ -127,7 +127,7 @@ def request_options(
     keep_special: bool = False,
     parse_special: bool = False,
     add_bos: bool | None = None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The keywords of _lmnative.Engine.submit, from those of LLM.generate."""
     int32 = (-(2**31), 2**31 - 1)
     flags = 0

@@ -19,10 +19,6 @@ from lmnative.cli.loading import load, peak_rss_bytes
 from lmnative.llm import LLM
 from lmnative.results import Usage
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from lmnative.engine import EngineOptions
-
 TEXT = "The lighthouse stood at the end of the peninsula, where the land ran out of excuses and became the sea. "
 
 
@@ -35,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     loads, prefills, decodes, totals = [], [], [], []
     needed = options.prompt_tokens + options.generate_tokens
     # Every prompt is computed, also one that begins like another.
-    engine: EngineOptions = {"prefix_cache": False}
+    engine: dict[str, object] = {"prefix_cache": False}
     if options.concurrency > 1:
         engine |= {"kv_tokens": needed * options.concurrency, "max_sequences": options.concurrency}
     for _ in _shown(options.runs):

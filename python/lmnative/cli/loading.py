@@ -11,15 +11,14 @@ from lmnative.llm import LLM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from lmnative.engine import EngineOptions
+    from typing import Any
 
 
-def load(
-    options: argparse.Namespace, context_tokens: int | None = None, **more: Unpack[EngineOptions]
-) -> tuple[LLM, float]:
-    """The LLM that the engine options describe, and the seconds it took. `context_tokens`: where none were given."""
+def load(options: argparse.Namespace, context_tokens: int | None = None, **more: Any) -> tuple[LLM, float]:
+    """The LLM that the engine options describe, and the seconds it took.
+
+    `context_tokens`: where the options have none. `more`: further keywords of Engine.
+    """
     start = time.perf_counter()
     llm = LLM(
         options.model,
