@@ -39,7 +39,7 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
       {given.context_tokens, kMax32, "context_tokens"},
       {given.kv_tokens, kMax32, "kv_tokens"},
       {given.prefill_chunk_tokens, kMaxPrefillChunk, "prefill_chunk_tokens"},
-      {given.queue_capacity, kMax32, "queue_capacity"},
+      {given.queue_capacity, engine::kMaxQueueCapacity, "queue_capacity"},
       {given.max_sequences, kMaxSequences, "max_sequences"},
       {given.queue_tokens, kMax64, "queue_tokens"},
       {given.queue_bytes, kMax64, "queue_bytes"},

@@ -201,7 +201,9 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   keep->record(memory::Owner::kFileCopy, static_cast<int64_t>(model->generated_bytes()));
   LMN_ASSIGN_OR_RETURN(keep->device, cpu::create_cpu_device(""));
   engine::EngineParts parts;
-  LMN_ASSIGN_OR_RETURN(parts.team, parallel::ThreadTeam::create({.threads = options.threads}));
+  LMN_ASSIGN_OR_RETURN(parts.team,
+                       parallel::ThreadTeam::create(
+                           {.threads = options.threads, .spin_ns = options.engine.idle_spin_ns}));
 
   engine::EngineOptions how = options.engine;
   LMN_ASSIGN_OR_RETURN(how.context_tokens, choose_context(language.config, options.context_tokens));

@@ -97,7 +97,8 @@ Result<Admission> admit(const RequestOptions& options, const AdmissionLimits& li
     return error(Code::kInvalidArgument, "the prompt has no tokens; give at least one");
   }
   if (options.prompt.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max() / 2)) {
-    return error(Code::kInvalidArgument, "the prompt has %zu tokens and the context %d",
+    return error(Code::kInvalidArgument,
+                 "the prompt has %zu tokens and the context %d; shorten it or raise context_tokens",
                  options.prompt.size(), limits.context_tokens);
   }
   const auto prompt_tokens = static_cast<int32_t>(options.prompt.size());

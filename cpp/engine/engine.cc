@@ -36,13 +36,14 @@ Status check_options(const EngineOptions& options, const StepLimits& limits) {
                  "prefill_chunk_tokens is %d; it must be in [0, %d], 0 is the most",
                  options.prefill_chunk_tokens, limits.tokens);
   }
-  if (options.queue_capacity < 0 || options.queue_capacity > (1 << 20)) {
+  if (options.queue_capacity < 0 || options.queue_capacity > kMaxQueueCapacity) {
     return error(Code::kInvalidArgument, "queue_capacity is %d; it must be in [0, %d], 0 is %d",
-                 options.queue_capacity, 1 << 20, kDefaultQueueCapacity);
+                 options.queue_capacity, kMaxQueueCapacity, kDefaultQueueCapacity);
   }
   const std::pair<const char*, int64_t> bounds[] = {
       {"queue_tokens", options.queue_tokens},
       {"queue_bytes", options.queue_bytes},
+      {"ageing_ns", options.ageing_ns},
       {"inter_token_target_ns", options.inter_token_target_ns}};
   for (const auto& [name, value] : bounds) {
     if (value >= 0) continue;
@@ -60,6 +61,7 @@ EngineOptions with_defaults(EngineOptions options, const StepLimits& limits) {
   if (options.kv_tokens == 0) options.kv_tokens = options.context_tokens;
   if (options.prefill_chunk_tokens == 0) options.prefill_chunk_tokens = limits.tokens;
   if (options.queue_capacity == 0) options.queue_capacity = kDefaultQueueCapacity;
+  if (options.ageing_ns == 0) options.ageing_ns = kDefaultAgeingNs;
   if (options.queue_bytes == 0) options.queue_bytes = kDefaultQueueBytes;
   if (options.idle_spin_ns == 0) options.idle_spin_ns = kDefaultIdleSpinNs;
   return options;
@@ -95,14 +97,16 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
       kv_(std::move(kv)),
       pages_(kv_.pages(), options.prefix_cache),
       inputs_(parts_.runner->inputs()),
-      pacer_(options.inter_token_target_ns) {
+      pacer_(options.inter_token_target_ns),
+      waiting_(options.ageing_ns) {
   for (int i = 0; i < parts_.team->size(); ++i)
     samplers_.emplace_back(limits.vocab_size, *signals_->ledger);
   const auto sequences = static_cast<size_t>(limits.sequences);
   running_.reserve(sequences);
   views_.reserve(sequences);
   step_.reserve(sequences);
-  rows_.reserve(sequences);
+  rows_.reserve(sequences + kMaxSamples);
+  joining_.reserve(kMaxSamples);
 }
 
 Engine::Impl::~Impl() { shutdown(); }
@@ -155,7 +159,7 @@ Status Engine::Impl::check_process() const {
 }
 
 Status Engine::Impl::closed_status() const {
-  if (!broken_status_.ok())
+  if (broken_.load(std::memory_order_acquire))  // with the release in break_with()
     return error(Code::kClosed, "the engine is closed: %s", broken_status_.message().data());
   return error(Code::kClosed, "the engine is shutting down and takes no requests");
 }
@@ -245,41 +249,53 @@ Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& 
   return closed_status();
 }
 
-// Claims the request's share of the queue, or says what is full.
+// Claims the request's share of the queue, or says what is full. A request that is refused is never
+// counted, so it makes no other one fail.
 Status Engine::Impl::reserve_queue(const RequestCore& request, RejectReason* reason) {
+  const auto number = [](int64_t value) { return static_cast<long long>(value); };
+  const int64_t own_bytes = request.buffer_bytes();
+  const int64_t bytes = signals_->live_bytes.load(std::memory_order_relaxed);  // this one is in it
+  if (own_bytes > options_.queue_bytes) {
+    *reason = RejectReason::kBytes;
+    return error(Code::kOutOfMemory,
+                 "this request takes %lld bytes of buffers and the bound is %lld; ask for fewer "
+                 "max_tokens, samples or top_logprobs, or raise queue_bytes",
+                 number(own_bytes), number(options_.queue_bytes));
+  }
+  if (bytes > options_.queue_bytes) {
+    *reason = RejectReason::kBytes;
+    return error(Code::kQueueFull,
+                 "the requests there are hold %lld bytes, this one takes %lld, and the bound is "
+                 "%lld; try again later, ask for fewer max_tokens, or raise queue_bytes",
+                 number(bytes - own_bytes), number(own_bytes), number(options_.queue_bytes));
+  }
   // acquire, with the release in start(): who counts a place as free also finds it free in the
   // ring.
-  const int64_t ahead = counters_.queued.fetch_add(1, std::memory_order_acquire);
-  const int64_t prompt_tokens = request.fixed().prompt_tokens;
-  const int64_t tokens =
-      counters_.queued_tokens.fetch_add(prompt_tokens, std::memory_order_relaxed) + prompt_tokens;
-  const int64_t bytes = signals_->live_bytes.load(std::memory_order_relaxed);  // this one is in it
-  Status refused;
-  if (ahead >= options_.queue_capacity) {
+  int64_t ahead = counters_.queued.load(std::memory_order_relaxed);
+  do {
+    if (ahead < options_.queue_capacity) continue;
     *reason = RejectReason::kQueue;
-    refused = error(Code::kQueueFull,
-                    "%lld requests are waiting and the queue holds %d; try again later, or raise "
-                    "queue_capacity",
-                    static_cast<long long>(ahead), options_.queue_capacity);
-  } else if (options_.queue_tokens > 0 && ahead > 0 && tokens > options_.queue_tokens) {
+    return error(Code::kQueueFull,
+                 "%lld requests are waiting and the queue holds %d; try again later, or raise "
+                 "queue_capacity",
+                 number(ahead), options_.queue_capacity);
+  } while (!counters_.queued.compare_exchange_weak(ahead, ahead + 1, std::memory_order_acquire));
+  const int64_t prompt_tokens = request.fixed().prompt_tokens;
+  int64_t tokens = counters_.queued_tokens.load(std::memory_order_relaxed);
+  do {
+    // One that is longer than the bound may wait alone.
+    if (options_.queue_tokens == 0 || tokens == 0 ||
+        tokens + prompt_tokens <= options_.queue_tokens)
+      continue;
+    counters_.queued.fetch_sub(1, std::memory_order_relaxed);
     *reason = RejectReason::kTokens;
-    refused =
-        error(Code::kQueueFull,
-              "%lld prompt tokens are waiting, this prompt has %lld, and the queue holds "
-              "%lld; try again later, or raise queue_tokens",
-              static_cast<long long>(tokens - prompt_tokens), static_cast<long long>(prompt_tokens),
-              static_cast<long long>(options_.queue_tokens));
-  } else if (bytes > options_.queue_bytes) {
-    *reason = RejectReason::kBytes;
-    refused = error(Code::kQueueFull,
-                    "the requests there are hold %lld bytes, this one takes %lld, and the bound is "
-                    "%lld; try again later, ask for fewer max_tokens, or raise queue_bytes",
-                    static_cast<long long>(bytes - request.buffer_bytes()),
-                    static_cast<long long>(request.buffer_bytes()),
-                    static_cast<long long>(options_.queue_bytes));
-  }
-  if (!refused.ok()) unreserve_queue(request);
-  return refused;
+    return error(Code::kQueueFull,
+                 "%lld prompt tokens are waiting, this prompt has %lld, and the queue holds "
+                 "%lld; try again later, or raise queue_tokens",
+                 number(tokens), number(prompt_tokens), number(options_.queue_tokens));
+  } while (!counters_.queued_tokens.compare_exchange_weak(tokens, tokens + prompt_tokens,
+                                                          std::memory_order_relaxed));
+  return {};
 }
 
 void Engine::Impl::unreserve_queue(const RequestCore& request) {
@@ -293,9 +309,9 @@ Result<size_t> Engine::Impl::drain(std::span<uint64_t> tags) {
   descriptor_->clear();
   size_t count = 0;
   while (count < tags.size()) {
-    const std::shared_ptr<RequestCore> request = drain_list_.take();
-    if (request == nullptr) return count;
-    if (!request->left()) tags[count++] = request->options().tag;
+    const std::shared_ptr<NewsOfRequest> news = drain_list_.take();
+    if (news == nullptr) return count;
+    if (!news->left.load(std::memory_order_relaxed)) tags[count++] = news->tag;
   }
   if (!drain_list_.empty()) descriptor_->signal();
   return count;

@@ -44,7 +44,8 @@ struct EngineOptions {
   DType kv_dtype = DType::kF16;
   // Prompt tokens in one step at most. 0: as many as the runner takes.
   int32_t prefill_chunk_tokens = 0;
-  // Requests submitted and not yet running at most. 0: kDefaultQueueCapacity.
+  // Requests submitted and not yet running at most, up to kMaxQueueCapacity. 0:
+  // kDefaultQueueCapacity.
   int32_t queue_capacity = 0;
   // Prompt tokens that may wait, all requests together. 0: no bound.
   int64_t queue_tokens = 0;
@@ -58,11 +59,15 @@ struct EngineOptions {
   // How long the idle engine thread spins before it parks. 0: kDefaultIdleSpinNs; negative: parks
   // at once.
   int64_t idle_spin_ns = 0;
+  // A request has waited long enough when it has waited so long for each level between its own and
+  // the highest that waits (waiting_queue.h). 0: kDefaultAgeingNs.
+  int64_t ageing_ns = 0;
   // Spans that wait to be read by trace(). 0: none are kept.
   int32_t trace_events = 0;
 };
 
 inline constexpr int32_t kDefaultQueueCapacity = 1024;
+inline constexpr int32_t kMaxQueueCapacity = 1 << 20;
 inline constexpr int64_t kDefaultQueueBytes = int64_t{1} << 30;
 // Long enough to catch the next request of a caller that just got an answer; 5 % of a core at most
 // if that repeats each ms.
@@ -113,8 +118,8 @@ class Engine {
   Result<std::shared_ptr<Request>> submit(RequestOptions&& options,
                                           std::shared_ptr<Request>* early = nullptr);
 
-  // Cancels every request and joins the engine thread. Any thread, any number of times; submit then
-  // gives CLOSED.
+  // Cancels every request and joins the engine's threads. Any thread but one that is in a callback,
+  // any number of times; submit then gives CLOSED.
   void shutdown();
 
   // Readable while requests with `notify` have news. Owned by the engine.

@@ -71,12 +71,18 @@ class Engine::Impl {
   void take_submitted();
   void end_cancelled_and_late();
   void start_waiting(int64_t now);
+  static int64_t lacks(const Sequence& sequence);
   bool take_room(Sequence& sequence);
+  bool preempting_makes_room(const Sequence& candidate) const;
   void start(std::shared_ptr<Sequence> sequence, int64_t now);
   void join_running(std::shared_ptr<Sequence> sequence);
+  void put_in_order(std::shared_ptr<Sequence> sequence);
+  void use_up_ranks();
   void preempt_last();
   void wait_again(const std::shared_ptr<Sequence>& sequence);
+  void end_waiting(std::shared_ptr<Sequence> sequence, FinishReason reason);
   void end_sequence(Sequence& sequence, Verdict verdict);
+  void uncount(const Sequence& sequence);
   void erase_ended();
   void release_pages(Sequence& sequence);
   void count_pages();
@@ -117,15 +123,18 @@ class Engine::Impl {
   // see submit().
   std::atomic<bool> closed_{false};
   std::atomic<int32_t> submitting_{0};  // threads between their look at closed_ and their push
-  // Why the engine thread gave up. Written before closed_ is set, read after it was seen set.
+  // The engine thread gave up, and why: the text is written before the flag is set (release), and
+  // read after it was seen set (acquire).
+  std::atomic<bool> broken_{false};
   Status broken_status_;
   std::atomic<uint64_t> next_id_{1};
   std::mutex join_mutex_;  // shutdown() by several threads; never taken by the engine thread
   parallel::OsThread thread_;
   Notifier notifier_;
   const std::unique_ptr<parallel::EventFd> descriptor_;
-  parallel::NewsList<RequestCore> drain_list_;  // announced by the engine thread, taken by drain()
-  std::mutex drain_mutex_;                      // drain() by several threads
+  parallel::NewsList<NewsOfRequest>
+      drain_list_;          // announced by the engine thread, taken by drain()
+  std::mutex drain_mutex_;  // drain() by several threads
 
   // Figures, relaxed: written by the engine thread (the first two groups also by clients), read by
   // stats().
@@ -170,10 +179,13 @@ class Engine::Impl {
   std::vector<std::shared_ptr<Sequence>> joining_;  // forked in this step
   bool news_for_notifier_ = false, news_for_drain_ = false;
   uint64_t seen_cancels_ = 0;
+  bool cancelled_in_ring_ = false;    // one that was popped since the last look had its flag set
+  std::shared_ptr<Sequence> ending_;  // see end_waiting()
   struct Room {
-    const Sequence* wanted = nullptr;
-    int32_t available = 0;
-    int32_t running = 0;
+    uint64_t request = 0;
+    int32_t sample = 0;
+    size_t running = 0;
+    uint64_t changes = 0;
     bool operator==(const Room&) const = default;
   };
   Room no_room_;  // where take_room() failed last

@@ -45,6 +45,7 @@ KvCache::KvCache(KvCache&& other) noexcept
       region_(std::exchange(other.region_, nullptr)),
       bytes_(other.bytes_),
       page_bytes_(other.page_bytes_),
+      zeros_(std::move(other.zeros_)),
       dtype_(other.dtype_),
       layers_(std::move(other.layers_)),
       pages_(other.pages_),
@@ -60,6 +61,7 @@ Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtyp
   const int64_t pages = kv_pages(tokens), page_bytes = bytes_of_page(shape, dtype);
   KvCache cache(device, shape, dtype, static_cast<int32_t>(pages));
   cache.page_bytes_ = page_bytes;
+  cache.zeros_.resize(static_cast<size_t>(page_bytes));
   if (bytes == 0) return cache;
   Result<std::byte*> region = device.allocate(static_cast<size_t>(bytes));
   if (!region.ok()) {
@@ -80,13 +82,11 @@ Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtyp
 }
 
 Status KvCache::scrub(int32_t page) {
-  if (layers_.empty()) return {};
-  const std::vector<std::byte> zeros(static_cast<size_t>(page_bytes_));
   for (const KvLayerMemory& layer : layers_) {
     LMN_RETURN_IF_ERROR(
-        device_->copy_from_host(layer.k + page * page_bytes_, zeros.data(), zeros.size()));
+        device_->copy_from_host(layer.k + page * page_bytes_, zeros_.data(), zeros_.size()));
     LMN_RETURN_IF_ERROR(
-        device_->copy_from_host(layer.v + page * page_bytes_, zeros.data(), zeros.size()));
+        device_->copy_from_host(layer.v + page * page_bytes_, zeros_.data(), zeros_.size()));
   }
   return {};
 }

@@ -59,7 +59,8 @@ class KvCache {
   Device* device_;
   std::byte* region_ = nullptr;
   int64_t bytes_ = 0;
-  int64_t page_bytes_ = 0;  // of k or of v, in one layer
+  int64_t page_bytes_ = 0;        // of k or of v, in one layer
+  std::vector<std::byte> zeros_;  // [page_bytes]: scrub() allocates nothing
   DType dtype_;
   std::vector<KvLayerMemory> layers_;
   int32_t pages_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/notifier.h"
 
+#include <new>
 #include <utility>
 
 namespace lmn::engine {
@@ -31,8 +32,14 @@ void Notifier::loop() {
       stopping = stopping_;
       request = list_.take();
       // The next news must find a thread. Where the system has none to give, it waits for this one.
-      if (request != nullptr && --idle_ == 0 && !stopping && threads_.size() < kMaxThreads)
-        (void)add_thread();
+      if (request != nullptr && --idle_ == 0 && !stopping && threads_.size() < kMaxThreads) {
+        try {
+          (void)add_thread();
+        } catch (const std::bad_alloc&) {
+        }
+      }
+      // One wake-up stands for all the news of a step: the next thread takes the next of it.
+      if (request != nullptr && !list_.empty()) events_.advance_one();
     }
     if (request != nullptr) {
       request->call_back();

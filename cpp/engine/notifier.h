@@ -32,7 +32,7 @@ class Notifier {
 
   // The engine thread: the request has news, then once for all of them.
   void announce(const std::shared_ptr<RequestCore>& request) { list_.announce(request); }
-  void wake() { events_.advance(); }
+  void wake() { events_.advance_one(); }
 
   // Calls back what was announced, and joins. After the engine thread has ended; not in a callback.
   void stop();
@@ -40,7 +40,7 @@ class Notifier {
  private:
   static void enter(void* self) { static_cast<Notifier*>(self)->loop(); }
   void loop();
-  Status add_thread();  // under the mutex
+  Status add_thread();  // under the mutex; may throw std::bad_alloc
 
   parallel::NewsList<RequestCore> list_;  // taken from under the mutex
   parallel::EventCount events_;           // after announcements, and when stopping

@@ -17,6 +17,7 @@ PagePool::PagePool(int32_t pages, bool prefix_index) : pages_(static_cast<size_t
 }
 
 int32_t PagePool::allocate() {
+  ++changes_;
   if (free_.empty()) {
     if (oldest_ == kNoPage) return kNoPage;
     const int32_t page = oldest_;
@@ -38,6 +39,7 @@ void PagePool::retain(int32_t page) {
 }
 
 bool PagePool::release(int32_t page) {
+  ++changes_;
   LMN_CHECK(at(page).holders > 0);
   if (--at(page).holders > 0) return false;
   if (at(page).published) {
@@ -74,6 +76,7 @@ int32_t PagePool::publish(int32_t before, const int32_t* tokens, int32_t page) {
     release(page);
     return equal;
   }
+  ++changes_;
   std::copy_n(tokens, kKvPageTokens, tokens_of(page));
   int32_t& bucket = bucket_of(before, tokens);
   at(page).published = true;

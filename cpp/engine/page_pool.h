@@ -34,6 +34,8 @@ class PagePool {
   int32_t free() const { return static_cast<int32_t>(free_.size()); }
   int32_t cached() const { return cached_; }
   int32_t available() const { return free() + cached(); }  // to allocate()
+  // Grows whenever pages are taken, given back or published.
+  uint64_t changes() const { return changes_; }
 
   // A page that its caller holds alone, contents undefined; kNoPage when all are used.
   int32_t allocate();
@@ -77,6 +79,7 @@ class PagePool {
   std::vector<int32_t> free_;     // a stack: the page freed last, still warm, is the next one out
   int32_t oldest_ = kNoPage, newest_ = kNoPage;  // of the cached pages
   int32_t cached_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace lmn::engine

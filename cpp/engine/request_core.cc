@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace lmn::engine {
@@ -32,6 +33,7 @@ void RequestCore::allocate() {
   sequences_ = std::make_unique<Sequence[]>(static_cast<size_t>(samples()));
   for (int32_t i = 0; i < samples(); ++i) sequence(i).allocate(*this, i);
   live_sequences = samples();
+  if (fixed_.options.notify) news_ = std::make_shared<NewsOfRequest>(fixed_.options.tag);
 }
 
 // --- client side -------------------------------------------------------------------------------
@@ -112,7 +114,10 @@ Status RequestCore::wait(int64_t timeout_ns) {
 }
 
 void RequestCore::cancel() {
-  if (getpid() != pid_ || cancel_.exchange(true, std::memory_order_relaxed)) return;
+  if (getpid() != pid_) return;
+  const auto over = [](const Sequence& sequence) { return is_terminal(sequence.state()); };
+  if (std::all_of(sequences_.get(), sequences_.get() + samples(), over)) return;
+  if (cancel_.exchange(true, std::memory_order_relaxed)) return;
   fixed_.signals->cancels.fetch_add(1, std::memory_order_release);
   fixed_.signals->wake.advance();
 }
@@ -143,6 +148,7 @@ RequestStats RequestCore::stats() const {
 
 void RequestCore::leave() {
   left_.store(true, std::memory_order_relaxed);
+  if (news_ != nullptr) news_->left.store(true, std::memory_order_relaxed);
   if (fixed_.options.callback == nullptr || getpid() != pid_) return;
   for (;;) {
     const uint32_t seen = gate_.value();

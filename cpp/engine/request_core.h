@@ -32,6 +32,14 @@ struct EngineSignals {
   std::shared_ptr<memory::Ledger> ledger;
 };
 
+// What Engine::drain lists: outlives a request that is dropped and not drained, without its
+// buffers.
+struct NewsOfRequest : parallel::NewsNode<NewsOfRequest> {
+  explicit NewsOfRequest(uint64_t t) : tag(t) {}
+  const uint64_t tag;
+  std::atomic<bool> left{false};  // the handle is gone; relaxed, it orders nothing
+};
+
 class RequestCore : public std::enable_shared_from_this<RequestCore>,
                     public parallel::NewsNode<RequestCore> {
  public:
@@ -65,6 +73,7 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
   // The handle goes: no callback runs after this has returned, unless this is called from one.
   void leave();
   bool left() const { return left_.load(std::memory_order_relaxed); }
+  const std::shared_ptr<NewsOfRequest>& news() const { return news_; }  // null without `notify`
 
   // --- fixed at submit -------------------------------------------------------------------------
   const Fixed& fixed() const { return fixed_; }
@@ -114,6 +123,7 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
       0};  // where next() begins to look; relaxed, any value is right
   std::atomic<bool> cancel_{false};
   std::atomic<bool> left_{false};
+  std::shared_ptr<NewsOfRequest> news_;
   parallel::EventCount events_;
 
   // The callback's gate: who is in it.

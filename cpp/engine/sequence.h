@@ -73,11 +73,12 @@ class Sequence : public WaitingNode<Sequence> {
     std::vector<int32_t> pages;  // the block table; its capacity is enough for the longest answer
   };
   Cache cache;
-  int level = 0;           // of priority; raised while it runs when it was due by age
-  bool started = false;    // has run before
-  bool preempted = false;  // waits again
-  bool ended = false;      // still in the list of running sequences, until the step is over
-  int64_t news_ns = 0;     // when the last token was delivered
+  int level = 0;             // of priority; raised while it runs when it was due by age
+  int32_t raised_steps = 0;  // so many more steps `level` stays raised
+  bool started = false;      // has run before
+  bool preempted = false;    // waits again
+  bool ended = false;        // still in the list of running sequences, until the step is over
+  int64_t news_ns = 0;       // when the last token was delivered
   std::optional<text::StreamDecoder> decoder;
   text::StopMatcher matcher;
 

@@ -53,6 +53,8 @@ void Engine::Impl::step(int64_t begin_ns) {
     }
   }
   joining_.clear();
+  use_up_ranks();
+  send_announcements();
   times.delivered = parallel::now_ns();
   record_step(times, sizes);
 }

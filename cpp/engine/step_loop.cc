@@ -55,10 +55,11 @@ void Engine::Impl::run_until_closed() {
   // A few instructions of a client, see submit().
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
-  const Verdict cancelled{FinishReason::kCancelled, -1, {}};
   waiting_.extract([](Sequence&) { return true; },
-                   [&](std::shared_ptr<Sequence> sequence) { end_sequence(*sequence, cancelled); });
-  for (const auto& sequence : running_) end_sequence(*sequence, cancelled);
+                   [&](std::shared_ptr<Sequence> sequence) {
+                     end_waiting(std::move(sequence), FinishReason::kCancelled);
+                   });
+  for (const auto& sequence : running_) end_sequence(*sequence, {FinishReason::kCancelled, -1, {}});
   running_.clear();
   send_announcements();
 }
@@ -70,21 +71,18 @@ void Engine::Impl::break_with(const char* what) noexcept {
     broken_status_ = error(Code::kInternal, "the engine stopped: %s", what);
   } catch (const std::bad_alloc&) {  // the requests then end with kError and no message
   }
+  broken_.store(true, std::memory_order_release);
   closed_.store(true, std::memory_order_seq_cst);
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
-  for (auto* counter : {&counters_.queued, &counters_.queued_tokens, &counters_.unstarted,
-                        &counters_.preempted, &counters_.running}) {
-    counter->store(0, std::memory_order_relaxed);
-  }
   const auto end = [&](RequestCore& request) {
     if (request.live_sequences == 0) return;
-    counters_.failed.fetch_add(1, std::memory_order_relaxed);
     request.live_sequences = 0;
+    counters_.failed.fetch_add(1, std::memory_order_relaxed);
     for (int32_t i = 0; i < request.samples(); ++i) {
       Sequence& sequence = request.sequence(i);
-      if (sequence.ended) continue;
-      sequence.ended = true;
+      if (std::exchange(sequence.ended, true)) continue;
+      if (i == 0 || request.forked) uncount(sequence);
       Status failure;
       try {
         failure = broken_status_;
@@ -92,18 +90,21 @@ void Engine::Impl::break_with(const char* what) noexcept {
       }
       sequence.end(RequestState::kFailed, FinishReason::kError, -1, std::move(failure));
     }
-    request.advance();
     try {
       announce(request);
     } catch (const std::bad_alloc&) {  // who polls or waits still sees the end
     }
   };
+  if (ending_ != nullptr) end(ending_->request());
   waiting_.extract([](Sequence&) { return true; },
                    [&](std::shared_ptr<Sequence> sequence) { end(sequence->request()); });
   for (const auto& sequence : joining_) end(sequence->request());
   for (const auto& sequence : running_) end(sequence->request());
+  ending_.reset();
   joining_.clear();
   running_.clear();
+  counters_.pages_used.store(0, std::memory_order_relaxed);
+  counters_.pages_cached.store(0, std::memory_order_relaxed);
   send_announcements();
 }
 
@@ -115,6 +116,8 @@ void Engine::Impl::take_submitted() {
       request->sequence(i).set_state(RequestState::kWaiting);
     next_deadline_ns_ = std::min(next_deadline_ns_, request->fixed().deadline_ns);
     counters_.unstarted.fetch_add(1, std::memory_order_relaxed);
+    // Its cancel may have been counted, and looked for in vain, while it was in the ring.
+    cancelled_in_ring_ |= request->cancel_requested();
     waiting_.push(hold(request, 0), base_level(request->sequence(0)), request->options().tenant,
                   request->fixed().submit_ns);
   }
@@ -124,8 +127,9 @@ void Engine::Impl::end_cancelled_and_late() {
   const uint64_t cancels = signals_->cancels.load(std::memory_order_acquire);
   const int64_t now = next_deadline_ns_ == parallel::kNoDeadline ? 0 : parallel::now_ns();
   const bool late = now >= next_deadline_ns_;
-  if (cancels == seen_cancels_ && !late) return;
+  if (cancels == seen_cancels_ && !late && !cancelled_in_ring_) return;
   seen_cancels_ = cancels;
+  cancelled_in_ring_ = false;
 
   if (late) next_deadline_ns_ = parallel::kNoDeadline;
   const auto reason = [&](const Sequence& sequence) {
@@ -138,7 +142,8 @@ void Engine::Impl::end_cancelled_and_late() {
   waiting_.extract(
       [&](const Sequence& sequence) { return reason(sequence) != FinishReason::kNone; },
       [&](std::shared_ptr<Sequence> sequence) {
-        end_sequence(*sequence, {reason(*sequence), -1, {}});
+        const FinishReason why = reason(*sequence);
+        end_waiting(std::move(sequence), why);
       });
   for (const auto& sequence : running_) {
     const FinishReason why = reason(*sequence);
@@ -149,20 +154,36 @@ void Engine::Impl::end_cancelled_and_late() {
 
 // In the order of WaitingQueue. One that finds no place, or too few pages, takes them from running
 // sequences of a lower level: an answer that matters more does not wait for one that matters less.
+//
+// One that is due by age and overtakes a higher level takes nothing from anybody: it gets a place
+// that is free, and keeps the rank of the level that it overtook for kRaisedSteps steps, so that it
+// is not preempted at once. At most one place in kDueShare is taken that way, so what matters more
+// keeps the others.
 void Engine::Impl::start_waiting(int64_t now) {
+  if (waiting_.empty()) return;
+  const auto most_raised = std::max<ptrdiff_t>(1, limits_.sequences / kDueShare);
+  auto raised = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
+    return sequence->level > base_level(*sequence);
+  });
+  bool due = true;
   while (!waiting_.empty()) {
-    Sequence& candidate = *waiting_.front(now);
+    due = due && raised < most_raised;
+    Sequence& candidate = *waiting_.front(now, due);
     int highest = 0;
     waiting_.scan(1, [&](const Sequence& first) {
       highest = base_level(first);
       return true;
     });
-    // What is due by age takes the rank of the level that it overtakes.
-    candidate.level = std::max(base_level(candidate), highest);
+    const bool overtakes = base_level(candidate) < highest;
+    candidate.level = overtakes ? highest : base_level(candidate);
+    candidate.raised_steps = overtakes ? kRaisedSteps : 0;
     const bool full = running_.size() == static_cast<size_t>(limits_.sequences);
     if (!full && take_room(candidate)) {
-      start(waiting_.pop(now), now);
-    } else if (!running_.empty() && running_.back()->level < candidate.level) {
+      raised += overtakes ? 1 : 0;
+      start(waiting_.pop(now, due), now);
+    } else if (overtakes) {
+      due = false;  // the highest level goes on
+    } else if (preempting_makes_room(candidate)) {
       preempt_last();
     } else {
       return;
@@ -170,29 +191,51 @@ void Engine::Impl::start_waiting(int64_t now) {
   }
 }
 
+// Pages for the known tokens that the sequence does not hold yet.
+int64_t Engine::Impl::lacks(const Sequence& sequence) {
+  return std::max<int64_t>(
+      0, kv_pages(sequence.known_tokens()) - static_cast<int64_t>(sequence.cache.pages.size()));
+}
+
 // Room to start: pages for the known tokens, beside what running sequences still need for theirs,
 // and one for the growth of each. Who would run alone has room. Gives the sequence the published
 // pages that its tokens begin with; at least one token is left to be computed, for its logits.
 bool Engine::Impl::take_room(Sequence& sequence) {
-  const Room room{&sequence, pages_.available(), static_cast<int32_t>(running_.size())};
-  if (room == no_room_) return false;  // nothing has changed since
+  const auto room = [&] {
+    return Room{sequence.request().fixed().id, sequence.sample(), running_.size(),
+                pages_.changes()};
+  };
+  if (room() == no_room_) return false;  // nothing has changed since
   Sequence::Cache& cache = sequence.cache;
   if (!sequence.request().is_score()) {
     const std::span<const int32_t> known(sequence.tokens(),
                                          static_cast<size_t>(sequence.known_tokens()));
     cache.published =
         pages_.match(known, (sequence.known_tokens() - 1) / kKvPageTokens, cache.pages);
-    cache.computed = cache.verified = cache.published * kKvPageTokens;
+    cache.computed = cache.written = cache.verified = cache.published * kKvPageTokens;
   }
-  const auto lacks = [](const Sequence& s) {
-    return kv_pages(s.known_tokens()) - static_cast<int64_t>(s.cache.pages.size());
-  };
   int64_t needed = lacks(sequence);
-  for (const auto& running : running_) needed += std::max<int64_t>(0, lacks(*running)) + 1;
+  for (const auto& running : running_) needed += lacks(*running) + 1;
   if (running_.empty() || pages_.available() >= needed) return true;
   release_pages(sequence);
-  no_room_ = room;
+  no_room_ = room();
   return false;
+}
+
+// Whether the running sequences of a lower level hold what the candidate lacks: else their work
+// would be lost for nothing.
+bool Engine::Impl::preempting_makes_room(const Sequence& candidate) const {
+  int64_t available = pages_.available(), needed = lacks(candidate);
+  size_t staying = 0;
+  for (const auto& running : running_) {
+    if (running->level < candidate.level) {
+      available += static_cast<int64_t>(running->cache.pages.size());
+    } else {
+      needed += lacks(*running) + 1;
+      ++staying;
+    }
+  }
+  return staying < running_.size() && (staying == 0 || available >= needed);
 }
 
 void Engine::Impl::start(std::shared_ptr<Sequence> sequence, int64_t now) {
@@ -212,8 +255,10 @@ void Engine::Impl::start(std::shared_ptr<Sequence> sequence, int64_t now) {
       counters_.prefix_lookup_tokens.fetch_add(prompt, std::memory_order_relaxed);
       counters_.prefix_hit_tokens.fetch_add(hit, std::memory_order_relaxed);
     }
-    request.mark_started(now, hit);
-    histograms_.queue.add(now - request.fixed().submit_ns);
+    // `now` may have been taken before this one was submitted.
+    const int64_t begin = std::max(now, request.fixed().submit_ns);
+    request.mark_started(begin, hit);
+    histograms_.queue.add(begin - request.fixed().submit_ns);
   }
   request.mark_prefilled(std::min(prompt, hit));
   join_running(std::move(sequence));
@@ -222,18 +267,35 @@ void Engine::Impl::start(std::shared_ptr<Sequence> sequence, int64_t now) {
 void Engine::Impl::join_running(std::shared_ptr<Sequence> sequence) {
   sequence->set_state(RequestState::kRunning);
   counters_.running.fetch_add(1, std::memory_order_relaxed);
+  put_in_order(std::move(sequence));
+}
+
+void Engine::Impl::put_in_order(std::shared_ptr<Sequence> sequence) {
   const auto behind = std::find_if(running_.begin(), running_.end(), [&](const auto& other) {
     return other->level < sequence->level;
   });
   running_.insert(behind, std::move(sequence));
 }
 
+// After a step: a rank that was raised for it has been used up by one.
+void Engine::Impl::use_up_ranks() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.raised_steps == 0 || --sequence.raised_steps > 0) continue;
+    sequence.level = base_level(sequence);
+    std::shared_ptr<Sequence> lowered = std::move(running_[i]);
+    running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+    put_in_order(std::move(lowered));
+    --i;  // another one is here now; one that comes again has no steps left
+  }
+}
+
 // Gives back the pages of the last in precedence. It waits again, first of its level, and computes
 // its tokens anew, but for what the prefix cache still has by then.
 void Engine::Impl::preempt_last() {
+  release_pages(*running_.back());
   const std::shared_ptr<Sequence> sequence = std::move(running_.back());
   running_.pop_back();
-  release_pages(*sequence);
   counters_.running.fetch_sub(1, std::memory_order_relaxed);
   counters_.preemptions.fetch_add(1, std::memory_order_relaxed);
   sequence->request().mark_preempted();
@@ -247,6 +309,27 @@ void Engine::Impl::wait_again(const std::shared_ptr<Sequence>& sequence) {
   counters_.preempted.fetch_add(1, std::memory_order_relaxed);
   waiting_.push_front(sequence, base_level(*sequence), request.options().tenant,
                       request.fixed().submit_ns);
+}
+
+// The end of one that was just taken out of the queue: held in ending_, so that break_with() finds
+// it.
+void Engine::Impl::end_waiting(std::shared_ptr<Sequence> sequence, FinishReason reason) {
+  ending_ = std::move(sequence);
+  end_sequence(*ending_, {reason, -1, {}});
+  ending_.reset();
+}
+
+// Takes it out of the figures of what waits and runs.
+void Engine::Impl::uncount(const Sequence& sequence) {
+  if (sequence.state() == RequestState::kRunning) {
+    counters_.running.fetch_sub(1, std::memory_order_relaxed);
+  } else if (!sequence.started) {
+    counters_.unstarted.fetch_sub(1, std::memory_order_relaxed);
+    counters_.queued_tokens.fetch_sub(sequence.prompt_tokens(), std::memory_order_relaxed);
+    counters_.queued.fetch_sub(1, std::memory_order_release);
+  } else if (sequence.preempted) {
+    counters_.preempted.fetch_sub(1, std::memory_order_relaxed);
+  }
 }
 
 // The end of a sequence, waiting or running. Everything is given back and counted before the client
@@ -264,16 +347,8 @@ void Engine::Impl::end_sequence(Sequence& sequence, Verdict verdict) {
       end_sequence(request.sequence(i), verdict);
     }
   }
-  if (sequence.state() == RequestState::kRunning) {
-    counters_.running.fetch_sub(1, std::memory_order_relaxed);
-  } else if (!sequence.started) {
-    counters_.unstarted.fetch_sub(1, std::memory_order_relaxed);
-    counters_.queued_tokens.fetch_sub(request.fixed().prompt_tokens, std::memory_order_relaxed);
-    counters_.queued.fetch_sub(1, std::memory_order_release);
-  } else if (sequence.preempted) {
-    counters_.preempted.fetch_sub(1, std::memory_order_relaxed);
-  }
   release_pages(sequence);
+  uncount(sequence);
   sequence.ended = true;
 
   RequestState state = RequestState::kFinished;
@@ -340,8 +415,8 @@ void Engine::Impl::announce(RequestCore& request) {
   if (options.callback != nullptr) {
     notifier_.announce(request.shared_from_this());
     news_for_notifier_ = true;
-  } else if (options.notify && !request.left()) {  // else the list holds it until somebody drains
-    drain_list_.announce(request.shared_from_this());
+  } else if (options.notify && !request.left()) {
+    drain_list_.announce(request.news());
     news_for_drain_ = true;
   }
 }

@@ -5,7 +5,7 @@
 // stays valid as long as the buffer. Offsets count the bytes of the text; a piece that does not fit
 // goes to the next segment as a whole.
 //
-// The writer appends and then publishes the new size elsewhere (RequestCore::progress_, release); a
+// The writer appends and then publishes the new size elsewhere (Sequence::progress_, release); a
 // reader passes offsets up to a size it has read there (acquire). `begins_` may show a segment that
 // is not published yet: its begin is then not below the published size, so a reader does not look
 // into it.

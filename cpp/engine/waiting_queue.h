@@ -39,6 +39,9 @@ inline constexpr int64_t kDefaultAgeingNs = 1'000'000'000;
 // Of this many starts in a row, due requests get one: the highest level keeps three quarters of the
 // machine under any load below it.
 inline constexpr int kDueShare = 4;
+// A sequence that started because it was due keeps its place for so many steps at least: enough for
+// a paragraph, or for a prompt of any length.
+inline constexpr int32_t kRaisedSteps = 64;
 
 // The queue's part of a request. Only the queue touches it.
 template <typename T>
@@ -108,13 +111,14 @@ class WaitingQueue {
     l.turn.push_front(node);
   }
 
-  // What pop(now) would take; null when empty.
-  T* front(int64_t now) const {
-    return empty() ? nullptr : levels_[index(choose(now).level)].turn.first;
+  // What pop(now) would take; null when empty. Without `due`, the highest level goes whoever is
+  // due.
+  T* front(int64_t now, bool due = true) const {
+    return empty() ? nullptr : levels_[index(choose(now, due).level)].turn.first;
   }
-  std::shared_ptr<T> pop(int64_t now) {
+  std::shared_ptr<T> pop(int64_t now, bool due = true) {
     if (empty()) return nullptr;
-    const Choice choice = choose(now);
+    const Choice choice = choose(now, due);
     passed_over_ = choice.below_the_highest ? 0 : std::min(passed_over_ + 1, kDueShare - 1);
     Level& l = levels_[index(choice.level)];
     T* node = l.turn.first;
@@ -223,7 +227,7 @@ class WaitingQueue {
   static size_t index(int level) { return static_cast<size_t>(level); }
 
   // Not empty.
-  Choice choose(int64_t now) const {
+  Choice choose(int64_t now, bool due_ones) const {
     int highest = -1, due = -1;
     int64_t due_since = 0;
     for (int level = kPriorityLevels; level-- > 0;) {
@@ -231,7 +235,7 @@ class WaitingQueue {
       if (oldest == nullptr) continue;
       if (highest < 0) {
         highest = level;
-        if (passed_over_ < kDueShare - 1) break;
+        if (!due_ones || passed_over_ < kDueShare - 1) break;
         continue;
       }
       const int64_t since = oldest->submit_ns_ + (highest - level) * ageing_ns_;

@@ -54,8 +54,8 @@ uint32_t EventCount::park(uint32_t seen, int64_t deadline_ns) {
   return now;
 }
 
-void EventCount::wake_all() {
-  syscall(SYS_futex, &count_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+void EventCount::wake(int32_t waiters) {
+  syscall(SYS_futex, &count_, FUTEX_WAKE_PRIVATE, waiters, nullptr, nullptr, 0);
 }
 
 }  // namespace lmn::parallel

@@ -37,7 +37,15 @@ class EventCount {
     // single total order either this load sees the sleeper, or the sleeper's load sees the new
     // count and does not sleep.
     const uint32_t now = count_.fetch_add(1, std::memory_order_seq_cst) + 1;
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake_all();
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake(INT32_MAX);
+    return now;
+  }
+
+  // As advance(), and wakes one parked waiter at least, when there is one: for waiters who do the
+  // same, of whom one is enough. All who have not parked yet see the new value.
+  uint32_t advance_one() {
+    const uint32_t now = count_.fetch_add(1, std::memory_order_seq_cst) + 1;
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake(1);
     return now;
   }
 
@@ -54,7 +62,7 @@ class EventCount {
   uint32_t park(uint32_t seen, int64_t deadline_ns = kNoDeadline);
 
  private:
-  void wake_all();
+  void wake(int32_t waiters);
 
   std::atomic<uint32_t> count_{0};  // the futex word
   std::atomic<uint32_t> sleepers_{0};

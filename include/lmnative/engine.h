@@ -37,7 +37,7 @@ typedef struct lmn_engine_options {
   uint32_t context_tokens; /* longest sequence, prompt and answer; 0: the model's context length */
   uint32_t kv_tokens;      /* tokens the KV cache holds; 0: context_tokens */
   uint32_t prefill_chunk_tokens; /* prompt tokens of one step, 1 to 4096; 0: 512 */
-  uint32_t queue_capacity;       /* requests that may wait; 0: 1024 */
+  uint32_t queue_capacity;       /* requests that may wait, up to 1048576; 0: 1024 */
   uint32_t reserved;
   lmn_progress_fn progress; /* or NULL */
   void *progress_user;
@@ -48,7 +48,8 @@ typedef struct lmn_engine_options {
   /* While answers are being generated, prompts are computed in chunks that keep a step below this;
    * 0: below twice what a step takes without. */
   uint64_t inter_token_target_ns;
-  int64_t idle_spin_ns;  /* an idle engine spins so long before it sleeps; 0: 50 us; < 0: none */
+  /* Idle threads spin so long before they sleep; 0: 50 us, workers 200 us; negative: not at all. */
+  int64_t idle_spin_ns;
   uint32_t trace_events; /* spans kept for lmn_engine_trace_get, up to 2^24; 0: no trace */
   uint32_t reserved2;
 } lmn_engine_options;
@@ -84,12 +85,13 @@ typedef struct lmn_string {
 /* Called when a request has news (new tokens, or its end), on a thread that belongs to the engine.
  * Take the news with lmn_request_next(request, 0, ...) until it says LMN_TIMEOUT or LMN_CLOSED;
  * what is not taken causes no further call until there is more. The first call may come before
- * lmn_engine_submit returns, but its *request is set by then. In the callback every function may be
- * called except lmn_engine_destroy and waiting for this request; lmn_request_destroy of this
- * request too, which makes it the last call. Calls for one request never overlap; a callback that
- * takes long delays only its own request (up to 64 such at once). lmn_request_destroy, on another
- * thread, returns after a running call has; lmn_engine_destroy returns after the last call of all
- * has. It must not throw. */
+ * lmn_engine_submit returns, but its *request is set by then. Calls for one request never overlap;
+ * a callback that takes long delays only its own request (up to 64 such at once). It must not
+ * throw. lmn_request_destroy of this request is legal in the callback and makes it the last call;
+ * on any other thread it returns after a running call has. lmn_engine_destroy returns after the
+ * last call of all has. So in a callback everything is legal except lmn_engine_destroy, waiting for
+ * this request, and destroying another request that has a callback (two that destroy each other's
+ * would wait for ever): cancel that one instead. */
 typedef void (*lmn_request_fn)(void *user, lmn_request *request);
 
 /* All pointers are read during submit only. */
@@ -216,7 +218,7 @@ typedef struct lmn_engine_stats {
   uint32_t threads;
   uint32_t context_tokens;
   uint32_t queue_capacity;
-  uint32_t waiting; /* requests in the queue */
+  uint32_t waiting; /* sequences not started or preempted; a request has n of them */
   uint32_t running;
   uint64_t kv_pages;
   uint64_t kv_pages_used;

@@ -199,23 +199,28 @@ struct Listener : std::enable_shared_from_this<Listener> {
   }
 
  private:
-  // False when there is no more for now. What on_chunk throws cancels.
+  // False when there is no more for now.
   bool take_one(lmn_request* request) noexcept {
+    try {
+      const std::optional<Chunk> chunk = take(request, 0);
+      if (!chunk) return false;
+      return hand_out(request, *chunk);
+    } catch (const Error& error) {  // take's: the failure of a sample
+      Chunk failure;
+      failure.finish_reason = LMN_FINISH_ERROR;
+      failure.error = &error;
+      return hand_out(request, failure);
+    } catch (...) {  // no memory for the Error: the request can only be given up
+      samples_left = 0;
+      return true;
+    }
+  }
+  // What on_chunk throws cancels.
+  bool hand_out(lmn_request* request, const Chunk& chunk) noexcept {
+    if (chunk.finish_reason != LMN_FINISH_NONE) --samples_left;
     bool go_on = false;
     try {
-      try {
-        const std::optional<Chunk> chunk = take(request, 0);
-        if (!chunk) return false;
-        if (chunk->finish_reason != LMN_FINISH_NONE) --samples_left;
-        go_on = on_chunk(*chunk);
-      } catch (const Error& error) {
-        if (closed.load(std::memory_order_relaxed)) return false;
-        --samples_left;
-        Chunk failure;
-        failure.finish_reason = LMN_FINISH_ERROR;
-        failure.error = &error;
-        go_on = on_chunk(failure);
-      }
+      go_on = on_chunk(chunk);
     } catch (...) {
     }
     if (closed.load(std::memory_order_relaxed)) return false;

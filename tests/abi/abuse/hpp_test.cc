@@ -2,6 +2,7 @@
 //
 // lmnative.hpp: futures, callbacks, samples and the descriptor in C++.
 #include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -39,6 +40,29 @@ lmn_status status_of(const std::function<void()>& call) {
     return error.status();
   }
   return LMN_OK;
+}
+
+// A callback that throws the library's own Error, such as the QUEUE_FULL of a request that it
+// submits itself: it cancels, like anything it throws, and is called no more once the end was seen.
+TEST(hpp_an_error_thrown_by_a_callback_is_not_taken_for_the_requests_own) {
+  for (const bool at_the_end : {false, true}) {
+    Null null;
+    std::atomic<int> calls{0}, failures{0};
+    lmnative::Request request =
+        null.engine.submit("x", {.max_tokens = 20}, [&](const Chunk& chunk) -> bool {
+          ++calls;
+          if (chunk.error != nullptr) ++failures;
+          if (!at_the_end || chunk.finish_reason != LMN_FINISH_NONE)
+            throw lmnative::Error(LMN_QUEUE_FULL, "the follow-up is refused");
+          return true;
+        });
+    EXPECT(request.wait(std::chrono::seconds(20)));
+    const int seen = calls.load();
+    EXPECT(seen >= 1 && seen <= 21);
+    EXPECT_EQ(failures.load(), 0);
+    usleep(20'000);
+    EXPECT_EQ(calls.load(), seen);
+  }
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ class FakeDevice : public Device {
     allocated -= static_cast<int64_t>(bytes);
   }
   Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
+    if (copies_fail.load()) return error(Code::kIo, "fake device: no copies");
     std::memcpy(device, host, bytes);
     return {};
   }
@@ -96,6 +97,7 @@ class FakeDevice : public Device {
   const ops::KernelTable& kernels() const override { std::abort(); }
 
   int64_t allocated = 0;
+  std::atomic<bool> copies_fail{false};
   std::span<const std::byte> last;  // what allocate() gave last: of an engine, the KV region
 };
 

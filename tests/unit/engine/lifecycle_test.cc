@@ -340,6 +340,46 @@ TEST(a_broken_invariant_closes_the_engine_and_not_the_process) {
   }
 }
 
+// The device fails while pages are wiped: of a running request that is cancelled, of one that gives
+// way to a higher priority. Every request ends with the message, and no figure is left behind.
+TEST(an_engine_that_breaks_while_it_takes_pages_back_loses_no_request) {
+  for (const bool preempted : {false, true}) {
+    FakeSetup setup;
+    setup.chunk = 16;
+    Gate gate;
+    setup.adjust = gate.adjust();
+    FakeEngine engine(setup);
+    const auto first = must_submit(*engine.engine, greedy(some_prompt(1, 100), 5));
+    gate.wait_until_reached();
+    std::vector<std::shared_ptr<Request>> waiting;
+    for (int i = 0; i < 3; ++i) {
+      RequestOptions options = greedy(some_prompt(2, 10), 5);
+      options.priority = preempted && i == 0 ? 2 : 0;
+      options.samples = i == 1 ? 3 : 1;
+      waiting.push_back(must_submit(*engine.engine, std::move(options)));
+    }
+    engine.device.copies_fail.store(true);
+    if (!preempted) first->cancel();
+    gate.open();
+    EXPECT(first->wait(10 * kSecond).code() == Code::kInternal);
+    for (const auto& request : waiting) {
+      EXPECT(request->wait(10 * kSecond).code() == Code::kInternal);
+      for (Status status; status.code() != Code::kClosed;) {
+        Chunk chunk;
+        status = request->next(10 * kSecond, &chunk);
+        EXPECT(status.code() == Code::kInternal || status.code() == Code::kClosed);
+      }
+    }
+    EXPECT(engine->submit(greedy({1}, 1)).status().code() == Code::kClosed);
+    const EngineStats stats = engine->stats();
+    EXPECT_EQ(stats.queue_tokens, 0);
+    EXPECT_EQ(stats.queue_depth + stats.waiting + stats.running, 0);
+    EXPECT_EQ(stats.kv_pages_used, 0);
+    EXPECT_EQ(stats.failed, 4);
+    engine.device.copies_fail.store(false);
+  }
+}
+
 TEST(forked_child_gets_errors_and_can_destroy_in_any_order) {
   Gate gate;
   FakeSetup setup;

@@ -4,6 +4,7 @@
 // step a prompt may take beside running answers.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,6 +106,79 @@ TEST(a_running_answer_gives_way_to_a_higher_priority) {
   }
 }
 
+// Long answers of low priority that have waited long enough get one place in four, and not more,
+// while answers of normal priority wait: so a low one gets a token in three steps of four at most.
+TEST(what_was_due_holds_a_quarter_of_the_places) {
+  FakeSetup setup;
+  setup.sequences = 4;
+  setup.outputs = 4;
+  setup.kv_tokens = 2'000;
+  setup.options = [](EngineOptions& options) { options.ageing_ns = 1; };
+  std::vector<std::shared_ptr<Request>> low, normal;
+  std::atomic<bool> open{false};  // when all are there
+  int64_t steps = 0, tokens = 0;  // of the low ones, until the last normal one has ended
+  setup.adjust = [&](FakeRunner& runner) {
+    runner.on_step = [&](const StepSizes&) {
+      while (!open.load()) std::this_thread::yield();
+      const auto ended = [](const auto& request) { return is_terminal(request->stats().state); };
+      if (tokens != 0 || !std::all_of(normal.rbegin(), normal.rend(), ended)) {
+        steps += tokens == 0 ? 1 : 0;
+        return;
+      }
+      for (const auto& request : low) tokens += request->stats().generated_tokens;
+    };
+  };
+  FakeEngine engine(setup);
+  for (uint64_t i = 0; i < 20; ++i) {
+    RequestOptions options = greedy(some_prompt(i, 3), 200);
+    options.priority = -1;
+    low.push_back(must_submit(*engine.engine, std::move(options)));
+  }
+  for (uint64_t i = 0; i < 600; ++i)
+    normal.push_back(must_submit(*engine.engine, greedy(some_prompt(i, 3), 10)));
+  open.store(true);
+  for (uint64_t i = 0; i < 20; ++i)
+    EXPECT(collect(*low[i]).tokens == reference_greedy(some_prompt(i, 3), 200));
+  for (const auto& request : normal) EXPECT(request->wait(60'000'000'000).ok());
+  EXPECT(tokens > steps / 8);      // they do get on,
+  EXPECT(tokens < steps * 5 / 4);  // with one place of the four
+}
+
+// The pages of lower priority would not be enough for the one that waits: nobody is preempted.
+TEST(nobody_gives_way_for_nothing) {
+  FakeSetup setup;
+  setup.sequences = 4;
+  setup.outputs = 4;
+  setup.context = 320;
+  setup.kv_tokens = 320;  // ten pages
+  std::atomic<int> steps{0}, allowed{1'000'000};
+  setup.adjust = [&](FakeRunner& runner) {
+    runner.on_step = [&](const StepSizes&) {
+      while (steps.load() >= allowed.load()) std::this_thread::yield();
+      steps.fetch_add(1);
+    };
+  };
+  FakeEngine engine(setup);
+  const auto submit = [&](uint64_t seed, int32_t prompt, int32_t priority) {
+    RequestOptions options = greedy(some_prompt(seed, prompt), 20);
+    options.priority = priority;
+    return must_submit(*engine.engine, std::move(options));
+  };
+  allowed.store(steps.load());          // every step waits from here on
+  const auto high = submit(1, 150, 2);  // five pages
+  const auto low = submit(2, 40, 0);    // two
+  while (engine->stats().running < 2) {
+    allowed.fetch_add(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto big = submit(3, 250, 1);  // eight: more than the two and the three that are free
+  allowed.store(1'000'000);
+  EXPECT(collect(*low).tokens == reference_greedy(some_prompt(2, 40), 20));
+  EXPECT_EQ(low->stats().preemptions, 0);
+  EXPECT(collect(*high).tokens == reference_greedy(some_prompt(1, 150), 20));
+  EXPECT(collect(*big).tokens == reference_greedy(some_prompt(3, 250), 20));
+}
+
 // Two tenants; one has submitted fifty requests before the other's five: they take turns.
 TEST(tenants_take_turns) {
   FakeSetup setup;
@@ -187,6 +261,11 @@ TEST(the_bytes_of_live_requests_are_bounded) {
   EXPECT_EQ(engine->stats().rejected[size_t(RejectReason::kBytes)], 1);
   kept.pop_back();
   EXPECT(engine->submit(greedy({1}, 100)).ok());
+  // What alone is more than the bound will never fit, and is told so.
+  RequestOptions large = greedy({1}, 200);
+  large.samples = 20;
+  const auto never = engine->submit(std::move(large));
+  EXPECT(!never.ok() && never.status().code() == Code::kOutOfMemory);
 }
 
 // Thirty requests whose outcomes need 26 times the cache: all finish.
