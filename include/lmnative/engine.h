@@ -134,8 +134,8 @@ typedef struct lmn_request_options {
 } lmn_request_options;
 
 /* Queues a request; never blocks. LMN_QUEUE_FULL, with the figures, if the queue has no room for
- * it; LMN_OUT_OF_MEMORY if the whole KV cache has none; LMN_INVALID_ARGUMENT names the field and
- * the range. */
+ * it; LMN_OUT_OF_MEMORY if all of the KV cache or of queue_bytes has none; LMN_INVALID_ARGUMENT
+ * names the field and the range. */
 LMN_API lmn_status lmn_engine_submit(lmn_engine *engine, const lmn_request_options *options,
                                      lmn_request **request, lmn_error **err);
 

@@ -393,10 +393,16 @@ TEST(a_full_queue_says_which_bound_and_its_figures) {
     const Engine engine = create_null_engine(
         "null:step_ns=1000000", [](lmn_engine_options* o) { o->queue_bytes = 100'000; });
     const Request small = submit(engine.get(), "a", 1000);
-    lmn_request_options logprobs = options_of("a", 3000);
+    lmn_request_options logprobs = options_of("a", 500);
     logprobs.top_logprobs = 20;
-    const lmn_engine_stats stats = refused(engine.get(), logprobs, "this one takes");
+    lmn_engine_stats stats = refused(engine.get(), logprobs, "this one takes");
     EXPECT_EQ(stats.rejected_bytes, 1u);
+    logprobs.max_tokens = 3000;  // too large by itself: no use in trying again
+    lmn_request* request = nullptr;
+    EXPECT_FAILURE(LMN_OUT_OF_MEMORY, "raise queue_bytes",
+                   lmn_engine_submit(engine.get(), &logprobs, &request, err));
+    stats = stats_of(engine.get());
+    EXPECT_EQ(stats.rejected_bytes, 2u);
     EXPECT(stats.queue_bytes > 4000 && stats.queue_bytes <= 100'000);
   }
 }
