@@ -104,6 +104,8 @@ def test_options_of_the_engine():
         with pytest.raises(lmnative.QueueFullError, match="50"):
             engine.submit([1] * 31)
         with pytest.raises(lmnative.QueueFullError, match="100000"):
+            engine.submit([1] * 3, max_tokens=500, n=13)
+        with pytest.raises(lmnative.OutOfMemoryError, match="100000"):  # too large by itself
             engine.submit([1] * 3, max_tokens=500, n=64)
         assert (engine.stats()["rejected_tokens"], engine.stats()["rejected_bytes"]) == (1, 1)
         assert engine.stats()["prefix_hit_tokens"] == 0
