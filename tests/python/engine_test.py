@@ -107,7 +107,7 @@ def test_options_of_the_engine():
             engine.submit([1] * 3, max_tokens=500, n=13)
         with pytest.raises(lmnative.OutOfMemoryError, match="100000"):  # too large by itself
             engine.submit([1] * 3, max_tokens=500, n=64)
-        assert (engine.stats()["rejected_tokens"], engine.stats()["rejected_bytes"]) == (1, 1)
+        assert (engine.stats()["rejected_tokens"], engine.stats()["rejected_bytes"]) == (1, 2)
         assert engine.stats()["prefix_hit_tokens"] == 0
         for request in requests:
             request.close()
