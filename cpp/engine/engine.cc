@@ -218,9 +218,11 @@ Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& 
   auto core = std::make_shared<RequestCore>(std::move(fixed));
   LMN_RETURN_IF_ERROR(reserve_queue(*core, reason));
   bool queued = false, closed = false;
+  std::shared_ptr<Request> handle;
   try {
     core->allocate();
-    *early = std::make_shared<Request>(core);  // now, because nothing may fail once it is queued
+    handle = std::make_shared<Request>(core);  // now, because nothing may fail once it is queued
+    *early = handle;  // and from the push on it is the caller's: a callback may reset it
 
     // Closing: the engine thread sets closed_ and then waits until submitting_ is 0 before it
     // empties the ring for the last time. Both are seq_cst: either this thread sees closed_, or the
@@ -237,7 +239,7 @@ Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& 
     unreserve_queue(*core);
     throw;
   }
-  if (queued) return *early;
+  if (queued) return handle;
 
   unreserve_queue(*core);
   core->self = nullptr;

@@ -75,6 +75,9 @@ void Engine::Impl::break_with(const char* what) noexcept {
   closed_.store(true, std::memory_order_seq_cst);
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
   take_submitted();
+  // Nothing uses pages any more; before any request ends, as everywhere.
+  counters_.pages_used.store(0, std::memory_order_relaxed);
+  counters_.pages_cached.store(0, std::memory_order_relaxed);
   const auto end = [&](RequestCore& request) {
     if (request.live_sequences == 0) return;
     request.live_sequences = 0;
@@ -103,8 +106,6 @@ void Engine::Impl::break_with(const char* what) noexcept {
   ending_.reset();
   joining_.clear();
   running_.clear();
-  counters_.pages_used.store(0, std::memory_order_relaxed);
-  counters_.pages_cached.store(0, std::memory_order_relaxed);
   send_announcements();
 }
 

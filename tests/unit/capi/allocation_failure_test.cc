@@ -41,6 +41,13 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
     return nullptr;
   }
 }
+void* operator new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(bytes, alignment);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, size_t) noexcept { std::free(data); }
