@@ -156,6 +156,7 @@ TEST(a_slow_callback_delays_nobody) {
     std::atomic<bool> over{false};
     static void call(void* self) {
       Quick& quick = *static_cast<Quick*>(self);
+      if (quick.over.load()) return;  // a call for what the last one took
       Chunk chunk;
       while (chunk.finish_reason == FinishReason::kNone && quick.request->next(0, &chunk).ok())
         quick.tokens.insert(quick.tokens.end(), chunk.token_ids.begin(), chunk.token_ids.end());
@@ -181,31 +182,42 @@ TEST(a_slow_callback_delays_nobody) {
 // A callback that submits the next request, like a server that queues from within; the chain ends,
 // and the engine goes with callbacks in flight.
 TEST(callbacks_may_submit) {
+  constexpr size_t kLinks = 200;
   FakeEngine engine(FakeSetup{});
+  struct Chain;
+  struct Link {
+    Chain* chain = nullptr;
+    size_t index = 0;
+    std::shared_ptr<Request> request;
+    bool ended = false;  // of its callback
+  };
   struct Chain {
     Engine* engine;
-    std::shared_ptr<Request> request, finished;
-    std::atomic<int> links{0};
-    void submit() {
-      RequestOptions options = greedy({static_cast<int32_t>(links.load() % 60)}, 3);
-      options.callback = call;
-      options.callback_user = this;
-      ASSERT_OK(engine->submit(std::move(options), &request));
+    std::vector<Link> links{kLinks};
+    std::atomic<size_t> ended{0};
+    void submit(size_t index) {
+      Link& link = links[index];
+      link.chain = this;
+      link.index = index;
+      RequestOptions options = greedy({static_cast<int32_t>(index % 60)}, 3);
+      options.callback = [](void* user) { on_news(*static_cast<Link*>(user)); };
+      options.callback_user = &link;
+      ASSERT_OK(engine->submit(std::move(options), &link.request));
     }
-    static void call(void* self) {
-      Chain& chain = *static_cast<Chain*>(self);
+    static void on_news(Link& link) {
       Chunk chunk;
-      while (chain.request->next(0, &chunk).ok()) {
+      while (!link.ended && link.request->next(0, &chunk).ok()) {
         if (chunk.finish_reason == FinishReason::kNone) continue;
-        chain.finished = std::move(chain.request);
-        if (chain.links.fetch_add(1) + 1 < 200) chain.submit();
-        return;
+        link.ended = true;
+        Chain& chain = *link.chain;
+        if (link.index + 1 < kLinks) chain.submit(link.index + 1);
+        chain.ended.fetch_add(1);
       }
     }
-  } chain{engine.engine.get(), {}, {}};
-  chain.submit();
-  while (chain.links.load() < 200) std::this_thread::yield();
-  chain.finished.reset();
+  } chain{engine.engine.get()};
+  chain.submit(0);
+  while (chain.ended.load() < kLinks) std::this_thread::yield();
+  for (Link& link : chain.links) link.request.reset();
 }
 
 TEST(drain_lists_each_request_with_news_once) {
