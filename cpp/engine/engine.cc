@@ -94,6 +94,7 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
       ring_(kPriorityLevels, static_cast<size_t>(options.queue_capacity)),
       descriptor_(std::move(descriptor)),
       trace_(options.trace_events),
+      trace_ledger_(signals_->ledger.get(), memory::Owner::kTrace, trace_.bytes()),
       kv_(std::move(kv)),
       pages_(kv_.pages(), options.prefix_cache),
       inputs_(parts_.runner->inputs()),

@@ -157,6 +157,7 @@ class Engine::Impl {
   };
   Histograms histograms_;
   Trace trace_;
+  const memory::LedgerEntry trace_ledger_;
 
   // Of the engine thread alone. Vectors have the capacity that steady work needs.
   KvCache kv_;

@@ -33,6 +33,9 @@ class Trace {
     mask_ = size - 1;
   }
   bool enabled() const { return events_ != nullptr; }
+  int64_t bytes() const {
+    return enabled() ? static_cast<int64_t>((mask_ + 1) * sizeof(TraceEvent)) : 0;
+  }
 
   // The engine thread.
   void add(const TraceEvent& event) {

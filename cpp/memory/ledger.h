@@ -22,7 +22,8 @@ namespace lmn::memory {
   X(kArena, "arena", "activations of plans")                            \
   X(kScratch, "scratch", "per-worker and sampler scratch")              \
   X(kTokenizer, "tokenizer", "vocabulary and merges")                   \
-  X(kRequests, "requests", "buffers of live requests")
+  X(kRequests, "requests", "buffers of live requests")                  \
+  X(kTrace, "trace", "spans that wait to be read")
 
 enum class Owner : uint8_t {
 #define X(e, name, text) e,

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
+
 from lmnative import _lmnative
 from lmnative._progress import reporter
 from lmnative._record import Record
 from lmnative.errors import QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.request import Request
-from lmnative.sampling import integer, request_options, seconds_to_ns, tristate
+from lmnative.sampling import integer, number, request_options, seconds_to_ns, tristate
 from lmnative.tokenizer import Tokenizer
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
@@ -112,7 +114,7 @@ class Engine:
         kv_tokens: Tokens that the KV cache holds, all sequences together, which sets its memory. Default None:
             `context_tokens`.
         prefill_chunk_tokens: Prompt tokens computed in one step, 1 to 4096. Default 512. Never changes a result.
-        queue_capacity: Requests that may wait, 1 or more. Default 1024.
+        queue_capacity: Requests that may wait, 1 to 2**20. Default 1024.
         max_sequences: Sequences that run at once, 1 to 1024. Default 64.
         prefix_cache: True (default): what was computed of a prompt is kept while there is room, for the next one that
             begins with the same tokens. Never changes a result.
@@ -122,7 +124,7 @@ class Engine:
             step below this. Default None: below twice what a step takes without.
         idle_spin: Seconds that an idle engine spins before it sleeps, which saves microseconds at the next request.
             Default 50e-6; 0: none.
-        trace_events: Spans kept for `trace`, up to 2**24; 48 bytes each. Default 0: no trace.
+        trace_events: Spans kept for `trace`, up to 2**24; 40 bytes each. Default 0: no trace.
         read_mode, progress: As for Model.
 
     Raises:
@@ -156,7 +158,7 @@ class Engine:
             "context_tokens": 0 if context_tokens is None else integer("context_tokens", context_tokens, 1, 2**32 - 1),
             "kv_tokens": 0 if kv_tokens is None else integer("kv_tokens", kv_tokens, 1, 2**32 - 1),
             "prefill_chunk_tokens": integer("prefill_chunk_tokens", prefill_chunk_tokens, 1, 4096),
-            "queue_capacity": integer("queue_capacity", queue_capacity, 1, 2**32 - 1),
+            "queue_capacity": integer("queue_capacity", queue_capacity, 1, 2**20),
             "max_sequences": integer("max_sequences", max_sequences, 1, 1024),
             "prefix_cache": tristate(prefix_cache),
             "queue_tokens": 0 if queue_tokens is None else integer("queue_tokens", queue_tokens, 1, 2**63 - 1),
@@ -164,7 +166,7 @@ class Engine:
             "inter_token_target_ns": 0
             if inter_token_target is None
             else seconds_to_ns("inter_token_target", inter_token_target),
-            "idle_spin_ns": -1 if idle_spin == 0 else seconds_to_ns("idle_spin", idle_spin),
+            "idle_spin_ns": idle_spin_ns(idle_spin),
             "trace_events": integer("trace_events", trace_events, 0, 2**24),
         }
         self.model: Model = model if isinstance(model, Model) else Model(model, read_mode=read_mode, progress=progress)
@@ -173,6 +175,7 @@ class Engine:
             self._handle = _lmnative.Engine(self.model._handle, **options, progress=report)
         self._tokenizer: Tokenizer | None = None
         self._watchers: Watchers | None = None
+        self._watchers_lock = allocate_lock()  # two threads' first streams share one
 
     @property
     def info(self) -> ModelInfo:
@@ -207,6 +210,8 @@ class Engine:
         Prompt, keywords and errors as for LLM.generate. Cancelling the task cancels the request at once. CancelledError
         (lmnative's, not asyncio's) when the engine is closed meanwhile.
         """
+        from lmnative import stream
+
         if is_one_prompt(prompt):
             return await self.stream(prompt, **options)._finish()
         streams: list[AsyncStream] = []
@@ -224,13 +229,13 @@ class Engine:
                             started += 1
                         elif len(results) < len(streams):  # one that ends makes room for its buffers
                             results.append(await streams[len(results)]._finish())
-                        else:
-                            raise
+                        else:  # others fill the queue, who give no sign when they are done
+                            await stream.pause()
             while len(results) < len(streams):
                 results.append(await streams[len(results)]._finish())
         finally:
-            for stream in streams:
-                stream._close()
+            for one in streams:
+                one._close()
         return results
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncStream:
@@ -242,8 +247,9 @@ class Engine:
         """
         from lmnative import stream
 
-        if self._watchers is None:
-            self._watchers = stream.Watchers(self._handle)
+        with self._watchers_lock:
+            if self._watchers is None:
+                self._watchers = stream.Watchers(self._handle)
         return stream.stream(self._watchers, one_prompt(prompt), request_options(**options))
 
     async def chat(self, messages: Messages, **options: Unpack[GenerateOptions]) -> Completion:
@@ -329,6 +335,14 @@ class Engine:
     def _describe(self, name: str) -> str:
         state = " (closed)" if self.closed else ""
         return f"<lmnative.{name} {self.info.name or self.info.architecture!r} {self.info.path!r}{state}>"
+
+
+def idle_spin_ns(idle_spin: float) -> int:
+    """Of the ABI, where 0 is the default and a negative number none."""
+    seconds = number("idle_spin", idle_spin)
+    if not seconds >= 0:
+        raise ValueError(f"idle_spin must be 0 (none) or more seconds, not {idle_spin}")
+    return -1 if seconds == 0 else seconds_to_ns("idle_spin", seconds)
 
 
 def chat_prompt(tokenizer: Tokenizer, messages: Messages, options: GenerateOptions) -> tuple[str, GenerateOptions]:

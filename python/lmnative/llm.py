@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from time import sleep
+
 from lmnative.engine import Engine, MemoryUse, chat_prompt, is_one_prompt
 from lmnative.errors import QueueFullError
 from lmnative.model import Model, ModelInfo
@@ -122,8 +124,8 @@ class LLM:
                             started += 1
                         elif len(results) < len(requests):  # one that ends makes room for its buffers
                             results.append(requests[len(results)]._finish())
-                        else:
-                            raise
+                        else:  # others fill the queue, who give no sign when they are done
+                            sleep(0.005)
             while len(results) < len(requests):
                 results.append(requests[len(results)]._finish())
         finally:

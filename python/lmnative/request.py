@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lmnative.errors import CancelledError, WaitTimeoutError
+from lmnative.errors import CancelledError, ClosedError, WaitTimeoutError
 from lmnative.results import FINISH_REASONS, Chunk, Completion, Usage, joined
 from lmnative.sampling import number
 
@@ -87,7 +87,7 @@ class Request:
     def close(self) -> None:
         """Cancels the request unless it has ended, and frees it. May be called more than once."""
         if self._last_stats is None:
-            self._last_stats = self._handle.stats()
+            self._last_stats = last_stats(self._handle)
             self._handle.close()
 
     @property
@@ -129,6 +129,15 @@ def checked(result: Completion) -> Completion:
     if any(sample.finish_reason == "cancelled" for sample in result.samples):
         raise CancelledError(CLOSED)
     return result
+
+
+def last_stats(handle: _lmnative.Request) -> dict[str, int]:
+    """The figures of a request that is about to be closed; zeros in a forked child, whose requests are the parent's."""
+    try:
+        return handle.stats()
+    except ClosedError:
+        fields = ("finish_reason", "prompt_tokens", "generated_tokens", "cached_tokens", "preemptions")
+        return dict.fromkeys((*fields, "queue_ns", "prefill_ns", "decode_ns", "seed"), 0)
 
 
 def named(stats: dict[str, int]) -> dict[str, object]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from lmnative import _lmnative
 from lmnative.errors import CancelledError, ClosedError
-from lmnative.request import CLOSED, checked, named
+from lmnative.request import CLOSED, checked, last_stats, named
 from lmnative.results import Chunk, Completion, Usage, joined
 
 TYPE_CHECKING = False
@@ -67,10 +67,12 @@ class Inbox:
     def close(self, *, from_collector: bool = False) -> None:
         """Cancels the request unless it has ended, and frees it."""
         if self.stats is None:
-            self.stats = self.request.stats()
+            self.stats = last_stats(self.request)
             tag = self.request.tag
             self.request.close()
             self.watcher.forget(tag, from_collector)
+            if self._reader is not None and not from_collector:
+                self.watcher.wake(self._reader)
 
     def current_stats(self) -> dict[str, int]:
         return self.stats if self.stats is not None else self.request.stats()
@@ -91,6 +93,8 @@ class Watcher:
         self._process = os.getpid()
         # Its own duplicate, which outlives the engine: whenever the loop gets round to it, the number is still ours.
         self._descriptor: int | None = os.dup(handle.descriptor())
+        # What drain() found and nobody was handed yet: for this loop, and by the numbers of others.
+        self._drained: list[tuple[list[Any], dict[int, list[int]]]] = []
         loop.add_reader(self._descriptor, self._on_news)
 
     def submit(self, prompt: object, options: dict[str, Any]) -> Inbox:
@@ -104,12 +108,40 @@ class Watcher:
 
     def _on_news(self) -> None:
         try:
-            mine, others = self._handle.drain(self.number)
+            self._handle.drain(self.number, self._drained)
         except ClosedError:  # close() sends finish()
             return
-        self._deliver(mine)
-        for number, tags in others.items():
-            self._watchers.tell(number, tags)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Other loops first: what goes wrong in this one (KeyboardInterrupt) is not their business."""
+        try:
+            while self._drained:
+                entry = mine, others = self._drained[0]
+                for number in list(others):
+                    self._watchers.tell(number, others[number])
+                    others.pop(number, None)
+                while mine:
+                    self._deliver([mine.pop(0)])
+                if self._drained and self._drained[0] is entry:  # else a call from within has seen to all
+                    self._drained.pop(0)
+        finally:
+            if self._drained:
+                with suppress(RuntimeError):  # the loop is closed
+                    self.loop.call_soon_threadsafe(self._dispatch)
+
+    def wake(self, reader: asyncio.Future[None]) -> None:
+        """Ends a wait for news of a request that was closed."""
+
+        def end() -> None:
+            if not reader.done():
+                reader.set_result(None)
+
+        if threading.get_ident() == self._thread:
+            end()
+        elif os.getpid() == self._process:
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(end)
 
     def take(self, tags: list[int]) -> None:
         """Another loop found news of these."""
@@ -123,6 +155,8 @@ class Watcher:
 
     def finish(self) -> None:
         """The engine was closed: every request has ended."""
+        if os.getpid() != self._process:
+            return
         self.take(list(self._inboxes))
         for inbox in list(self._inboxes.values()):  # the engine still ends, because a call in another thread uses it
             inbox.put([], CancelledError(CLOSED))
@@ -245,6 +279,8 @@ class AsyncStream:
     async def _finish(self) -> Completion:
         if self._inbox.stats is None:
             await self._inbox.wait(until_end=True)
+        if self._left:
+            raise CancelledError("the stream was closed while its answer was awaited")
         while self._inbox.news:
             self._take()
         if self._inbox.failure is not None:
@@ -282,6 +318,11 @@ class AsyncStream:
     def __del__(self) -> None:
         if hasattr(self, "_inbox"):
             self._inbox.close(from_collector=True)
+
+
+async def pause() -> None:
+    """Between two looks whether a queue that others fill has room."""
+    await asyncio.sleep(0.005)
 
 
 def stream(watchers: Watchers, prompt: object, options: Mapping[str, Any]) -> AsyncStream:

@@ -188,7 +188,9 @@ class Engine {
 
   // Takes all news of `loop`'s requests, and says of which requests of other loops there is some:
   // ([(tag, chunks, end), ...], {loop: [tag, ...]}).
-  py::tuple drain(uint64_t loop) {
+  // Appends to `drained`, so that no signal handler of Python's comes between the taking and the
+  // keeping.
+  void drain(uint64_t loop, py::list& drained) {
     const EnginePtr engine = use();
     std::vector<News> mine;
     std::map<uint64_t, std::vector<uint64_t>> others;
@@ -209,7 +211,7 @@ class Engine {
       }
     }
     check(status, error);
-    return py::make_tuple(to_python(mine), py::cast(others));
+    drained.append(py::make_tuple(to_python(mine), py::cast(others)));
   }
 
   // All news of these requests, as in drain(); also when the engine is closed.

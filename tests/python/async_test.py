@@ -524,3 +524,94 @@ def test_the_interpreter_ends_while_the_engine_works(name):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert time.monotonic() - start < 30
+
+
+def test_closing_a_stream_ends_the_task_that_reads_it():
+    async def main() -> None:
+        with lmnative.Engine("null:vocab=300,token_ns=1000000", threads=1) as engine:
+            stream = engine.stream([1, 2, 3], max_tokens=4000)
+
+            async def read() -> int:
+                return sum([len(chunk.token_ids) async for chunk in stream])
+
+            reader = asyncio.create_task(read())
+            await asyncio.sleep(0.02)
+            await stream.aclose()
+            assert 0 <= await asyncio.wait_for(reader, 10) < 4000
+
+    asyncio.run(main())
+
+
+def test_lists_that_fill_the_queue_wait_for_each_other():
+    async def main() -> None:
+        with lmnative.Engine("null:vocab=300", threads=1, queue_capacity=8) as engine:
+
+            async def ask(n: int) -> int:
+                return len(await engine.generate([[1, 2, 3]] * n, max_tokens=5))
+
+            assert await asyncio.gather(*[ask(60) for _ in range(4)]) == [60] * 4
+
+    asyncio.run(main())
+
+
+def test_a_forked_child_may_close_and_drop_what_it_inherited():
+    async def main() -> None:
+        with lmnative.Engine("null:vocab=300,token_ns=100000", threads=1) as engine:
+            stream = engine.stream([1, 2, 3], max_tokens=300)
+            request = engine.submit([1], max_tokens=300)
+            await anext(stream)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    request.close()
+                    engine.close()
+                    await stream.aclose()
+                    del stream
+                    code = 0
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert sum([len(chunk.token_ids) async for chunk in stream]) + 1 >= 299
+            request.close()
+
+    asyncio.run(main())
+
+
+def test_an_interrupt_in_one_loop_does_not_stop_another(monkeypatch):
+    from lmnative import stream as streams
+
+    engine = lmnative.Engine("null:vocab=300,token_ns=300000", threads=1)
+    main_thread, armed = threading.get_ident(), [True]
+    deliver = streams.Watcher._deliver
+
+    def interrupted(self: object, news: object) -> None:
+        deliver(self, news)
+        if armed[0] and threading.get_ident() == main_thread:
+            armed[0] = False
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(streams.Watcher, "_deliver", interrupted)
+    done = []
+
+    def worker() -> None:
+        async def go() -> None:
+            for _ in range(30):
+                await asyncio.wait_for(engine.generate([1, 2, 3], max_tokens=1), 20)
+                done.append(1)
+
+        asyncio.run(go())
+
+    async def forever() -> None:
+        while True:
+            await engine.generate([1, 2, 3], max_tokens=1)
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    loop = asyncio.new_event_loop()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(forever())
+    thread.join()
+    loop.close()
+    engine.close()
+    assert len(done) == 30

@@ -200,3 +200,14 @@ def test_the_null_model():
             llm.generate("hello")
     with pytest.raises(lmnative.InvalidArgumentError, match="vocab"):
         lmnative.Model("null:vocab=0")
+
+
+def test_the_trace_is_counted_as_memory():
+    with lmnative.Engine("null:", threads=1, trace_events=1000) as engine:
+        assert engine.memory()["trace"].current == 1024 * 40
+
+
+@pytest.mark.parametrize("idle_spin", [-1, float("nan"), "x"])
+def test_bad_idle_spin(idle_spin):
+    with pytest.raises((ValueError, TypeError), match="idle_spin"):
+        lmnative.Engine("null:", idle_spin=idle_spin)
