@@ -62,7 +62,7 @@ TEST(threads_add_up) {
 
 TEST(every_owner_has_a_name) {
   EXPECT_EQ(kOwnerNames[static_cast<int>(Owner::kPackedWeights)], "packed_weights");
-  EXPECT_EQ(kOwnerNames[kOwnerCount - 1], "requests");
+  EXPECT_EQ(kOwnerNames[kOwnerCount - 1], "trace");
 }
 
 }  // namespace
