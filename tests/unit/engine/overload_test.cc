@@ -182,7 +182,13 @@ TEST(nobody_gives_way_for_nothing) {
 // Two tenants; one has submitted fifty requests before the other's five: they take turns.
 TEST(tenants_take_turns) {
   FakeSetup setup;
-  setup.adjust = costs(20'000, 0);
+  std::atomic<bool> open{false};  // when all are there
+  setup.adjust = [&](FakeRunner& runner) {
+    runner.on_step = [&](const StepSizes&) {
+      while (!open.load()) std::this_thread::yield();
+      spin(20'000);
+    };
+  };
   FakeEngine engine(setup);
   std::vector<std::shared_ptr<Request>> requests;
   for (int i = 0; i < 55; ++i) {
@@ -190,6 +196,7 @@ TEST(tenants_take_turns) {
     options.tenant = i < 50 ? 1 : 2;
     requests.push_back(must_submit(*engine.engine, std::move(options)));
   }
+  open.store(true);
   std::vector<int64_t> first, second;  // how long they waited
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT(requests[i]->wait(60'000'000'000).ok());
