@@ -47,8 +47,9 @@ class Usage(Record):
 
     @property
     def prefill_tokens_per_second(self) -> float:
-        """Prompt tokens over prefill time; 0.0 if there was none."""
-        return self.prompt_tokens / self.prefill_seconds if self.prefill_seconds > 0 else 0.0
+        """Prompt tokens that were computed (not found in the prefix cache) over prefill time; 0.0 if there was none."""
+        computed = self.prompt_tokens - self.cached_tokens
+        return computed / self.prefill_seconds if self.prefill_seconds > 0 else 0.0
 
     @property
     def decode_tokens_per_second(self) -> float:

@@ -202,6 +202,15 @@ def test_the_null_model():
         lmnative.Model("null:vocab=0")
 
 
+def test_the_rate_of_prefill_is_of_computed_tokens():
+    with lmnative.LLM("null:vocab=300,token_ns=100000", threads=1) as llm:
+        for cached in (0, 96):
+            usage = llm.generate([5] * 100, max_tokens=2).usage
+            assert usage.cached_tokens == cached
+            rate = usage.prefill_tokens_per_second
+            assert rate * usage.prefill_seconds == pytest.approx(100 - cached)
+
+
 def test_the_trace_is_counted_as_memory():
     with lmnative.Engine("null:", threads=1, trace_events=1000) as engine:
         assert engine.memory()["trace"].current == 1024 * 40
