@@ -71,15 +71,19 @@ void Sequence::allocate(RequestCore& request, int32_t sample) {
 
 Sequence::Taken Sequence::take(Chunk* chunk, Status* failure) {
   for (;;) {
-    // State before progress: when it is terminal, progress is final.
+    // State before progress: when it is terminal, progress is final. What was taken before what
+    // was published: another reader may take between the two loads, and then our claim fails; the
+    // other way round it would succeed, and hand out its tokens backwards.
     const bool over = is_terminal(state_.load(std::memory_order_acquire));
+    uint64_t from = taken_.load(std::memory_order_acquire);
     const uint64_t published = progress_.load(std::memory_order_acquire);
-    uint64_t from = taken_.load(std::memory_order_relaxed);
     if (from != published) {
       const auto text = text_.view(static_cast<uint32_t>(from), static_cast<uint32_t>(published));
       const uint64_t to =
           pack(static_cast<uint32_t>(published >> 32), static_cast<uint32_t>(from + text.size()));
-      if (!taken_.compare_exchange_strong(from, to, std::memory_order_relaxed)) continue;
+      if (!taken_.compare_exchange_strong(from, to, std::memory_order_release,
+                                          std::memory_order_relaxed))
+        continue;
       fill_chunk(from, to, chunk);
       if (over && to == published && failure_.ok() &&
           !end_taken_.exchange(true, std::memory_order_relaxed))

@@ -109,9 +109,10 @@ class Sequence : public WaitingNode<Sequence> {
   // generated tokens << 32 | bytes of text. Stored by publish() (release), loaded by take()
   // (acquire): what lies in the buffers below these counts is visible to who has read them.
   std::atomic<uint64_t> progress_{0};
-  // What take() has handed out. Clients claim by read-modify-write; neither guards data (relaxed).
+  // What take() has handed out. Clients claim by compare-and-swap (release; a failed one is relaxed
+  // and begins anew): who loads it (acquire) then finds progress_ at least as far.
   std::atomic<uint64_t> taken_{0};
-  std::atomic<bool> end_taken_{false};
+  std::atomic<bool> end_taken_{false};  // claimed by exchange; guards no data (relaxed)
   std::atomic<RequestState> state_{RequestState::kSubmitted};
 };
 

@@ -3,7 +3,10 @@
 // Text as it reaches the client: decoding, end tokens, stop strings that straddle tokens.
 #include "engine/delivery.h"
 
+#include <algorithm>
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/request_core.h"
@@ -65,6 +68,55 @@ class Stream {
   Verdict verdict_;
   std::vector<int32_t> tokens_;
 };
+
+// Clients that read one sequence while it grows: each token goes to one of them, in order.
+TEST(readers_of_one_sequence_share_its_tokens) {
+  constexpr int32_t kTokens = 1'000'000;
+  RequestCore::Fixed fixed;
+  fixed.max_tokens = kTokens;
+  fixed.vocab_size = kFakeVocab;
+  fixed.signals = std::make_shared<EngineSignals>();
+  fixed.signals->ledger = std::make_shared<memory::Ledger>();
+  RequestCore core(std::move(fixed));
+  core.allocate();
+  Sequence& sequence = core.sequence(0);
+  std::vector<uint8_t> taken(kTokens);  // by index, which is the token
+  std::atomic<int> ends{0}, disordered{0}, read{0};
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&] {
+      Status failure;
+      int32_t next = 0;
+      for (;;) {
+        Chunk chunk;
+        const Sequence::Taken news = sequence.take(&chunk, &failure);
+        if (news == Sequence::Taken::kDone) return;
+        if (chunk.token_ids.size() > size_t{kTokens}) {
+          disordered.fetch_add(1);
+          continue;
+        }
+        for (const int32_t token : chunk.token_ids) {
+          if (token < next) disordered.fetch_add(1);
+          next = token + 1;
+          ++taken[static_cast<size_t>(token)];
+          read.store(token, std::memory_order_relaxed);
+        }
+        if (chunk.finish_reason != FinishReason::kNone) ends.fetch_add(1);
+      }
+    });
+  }
+  for (int32_t token = 0; token < kTokens; ++token) {
+    sequence.append_token(token, 0);
+    sequence.publish();
+    // Not until somebody has seen it: readers, not the writer, set the pace.
+    while (read.load(std::memory_order_relaxed) < token) parallel::cpu_pause();
+  }
+  sequence.end(RequestState::kFinished, FinishReason::kLength, -1, {});
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), kTokens);
+  EXPECT_EQ(disordered.load(), 0);
+  EXPECT_EQ(ends.load(), 1);
+}
 
 TEST(text_comes_with_its_tokens) {
   Stream stream({});
