@@ -4,7 +4,9 @@
 //   queue contenders                               names and versions that were built in
 //   queue throughput CONTENDER PRODUCERS VALUES    prints million values per second
 //   queue spread CONTENDER PRODUCERS VALUES        the same; every producer goes round the levels
-//   queue wake CONTENDER parked|polling ROUNDS     prints the median of µs from push to pop
+//   queue wake CONTENDER MODE ROUNDS               prints the median of µs from push to pop; MODE:
+//       polling: both are awake. parked: both sleep, as between two requests from a socket.
+//       parked.awake: the consumer sleeps, its producer never does
 // Values carry producer, level and number. Every value must arrive once, and those of one producer
 // (and level, where a queue has levels) in order; otherwise nothing is printed and the exit is 1.
 //
@@ -21,6 +23,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -306,11 +309,14 @@ int throughput(int producers, uint64_t total) {
   return 0;
 }
 
-// The producer stays awake, as a thread that submits is. It pushes 30 µs after the consumer took
-// the value before: the consumer is idle (and parked, if it parks) by then.
+// The producer pushes 200 µs after the consumer took the value before: the consumer is idle (and
+// parked, if it parks) by then. A producer that slept in between finds the consumer on its own CPU,
+// which is awake; one that never sleeps has an idle CPU woken, which takes a virtual machine some
+// 20 µs.
 template <typename Queue>
-int wake(bool parked, int rounds) {
-  constexpr int64_t kIdleNs = 30'000;
+int wake(const std::string& mode, int rounds) {
+  constexpr int64_t kIdleNs = 200'000;
+  const bool parked = mode != "polling";
   auto queue = std::make_unique<Queue>();
   std::vector<int64_t> taken(static_cast<size_t>(rounds)), ns;
   std::atomic<int> done{0};
@@ -331,8 +337,13 @@ int wake(bool parked, int rounds) {
   });
   typename Queue::Producer producer(*queue);
   for (int i = 0; i < rounds; ++i) {
-    const int64_t until = now_ns() + kIdleNs;
-    while (now_ns() < until) cpu_pause();
+    if (mode == "parked") {
+      const timespec idle{0, kIdleNs};
+      nanosleep(&idle, nullptr);
+    } else {
+      const int64_t until = now_ns() + kIdleNs;
+      while (now_ns() < until) cpu_pause();
+    }
     const int64_t start = now_ns();
     if constexpr (requires { queue->push_and_wake(producer, uint64_t{}); }) {
       if (parked) queue->push_and_wake(producer, static_cast<uint64_t>(i));
@@ -355,7 +366,7 @@ int run(int argc, char** argv) {
   if ((spread || mode == "throughput") && argc == 5)
     return throughput<Queue>(std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10));
   if (mode == "wake" && argc == 5)
-    return wake<Queue>(std::string(argv[3]) == "parked", std::atoi(argv[4]));
+    return wake<Queue>(argv[3], std::atoi(argv[4]));
   return 2;
 }
 
@@ -372,7 +383,7 @@ int select(int argc, char** argv) {
   if (result == 2) {
     std::fprintf(stderr,
                  "usage: queue contenders | throughput|spread CONTENDER PRODUCERS VALUES | "
-                 "wake CONTENDER parked|polling ROUNDS\n");
+                 "wake CONTENDER polling|parked|parked.awake ROUNDS\n");
   }
   return result;
 }

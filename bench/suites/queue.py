@@ -2,8 +2,9 @@
 """What the queue between clients and the engine costs.
 
 queue.1p1c, queue.4p1c: million values per second, each producer at a level of its own. queue.1p1c.levels: one producer
-goes round four levels. queue.wake.parked, queue.wake.polling: µs (p50) from push to an idle consumer's start of work;
-the floor is one word instead of a queue, and the bare system call where the consumer is parked.
+goes round four levels. queue.wake.polling, .parked, .parked.awake: µs (p50) from push to an idle consumer's start of
+work, when both poll, when both slept, and when only the consumer did: then an idle CPU has to be woken. The floor is one
+word instead of a queue, and the bare system call where the consumer is parked.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def run(context: harness.Context, suite: str) -> None:
             samples = measure(["lmnative", *peers], mode, producers, values)
             context.add(result, "M ops/s", "higher", samples, versions=versions)
         waiting = ["lmnative", "futex", *(peer for peer in peers if peer in WAKE_PEERS)]
-        for kind in ("parked", "polling"):
+        for kind in ("polling", "parked", "parked.awake"):
             samples = measure(waiting, "wake", kind, wakes)
             floor = harness.percentile(samples.pop("futex"), 50)
             context.add(f"queue.wake.{kind}", "µs", "lower", samples, floor, versions)
