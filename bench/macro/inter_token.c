@@ -3,19 +3,19 @@
  * inter_token MODEL THREADS PROMPT_TOKENS
  *
  * How an answer fares beside a long prompt: the time from one token to the next, in the client's
- * hands, while the answer runs alone, and while a prompt of PROMPT_TOKENS is computed. Prints one
- * line of JSON, in µs. The answer's tokens are compared with those of the same request run alone;
- * exit code 1 and a message when they differ. */
+ * hands, while a prompt of PROMPT_TOKENS is computed, and of the same tokens of the same answer
+ * when it runs alone. Prints one line of JSON, in µs. Exit code 1 and a message when the tokens
+ * differ. */
 #include <lmnative/lmnative.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { kMost = 6000, kAlone = 200 };
+enum { kMost = 6000, kBefore = 200 };
 
 static lmn_error *error;
-static double gaps[kMost];
+static double gaps[2][kMost]; /* beside the prompt, alone */
 static int32_t ids[2][kMost];
 
 static void fail(const char *what) {
@@ -52,12 +52,17 @@ static lmn_request *submit(lmn_engine *engine, const int32_t *prompt, uint64_t c
   if (lmn_engine_submit(engine, &options, &request, &error) != LMN_OK) fail("submit");
   return request;
 }
-/* Takes news of `request`; returns the number of tokens. */
-static int take(lmn_request *request, int32_t *out) {
+/* Takes news of token number `at` and those behind it, with the time since *last for each, and sets
+ * *last. Returns the number of tokens. */
+static int take(lmn_request *request, int run, int at, double *last) {
   lmn_chunk chunk = {.struct_size = sizeof chunk};
   if (lmn_request_next(request, -1, &chunk, &error) != LMN_OK) fail("next");
-  memcpy(out, chunk.token_ids, chunk.token_count * sizeof *out);
-  return (int)chunk.token_count;
+  const double now = now_us();
+  const int count = (int)chunk.token_count;
+  memcpy(ids[run] + at, chunk.token_ids, chunk.token_count * sizeof(int32_t));
+  for (int i = 0; i < count; ++i) gaps[run][at + i] = (now - *last) / count;
+  *last = now;
+  return count;
 }
 
 int main(int argc, char **argv) {
@@ -75,30 +80,19 @@ int main(int argc, char **argv) {
   int32_t *prompt = malloc((size_t)prompt_tokens * sizeof *prompt);
   for (int i = 0; i < prompt_tokens; ++i) prompt[i] = 1000 + (int)((unsigned)i * 7919u % 40000u);
 
-  /* The answer, and after kAlone tokens the prompt beside it. */
+  /* The answer, and after kBefore tokens the prompt beside it. */
   lmn_request *answer = submit(engine, prompt, 8, kMost);
   lmn_request *beside = NULL;
-  int tokens = take(answer, ids[0]), alone = 0, loaded = 0;
   double last = now_us(), began = 0, took = 0;
-  static double beside_gaps[kMost];
-  while (tokens < kMost - 64) {
-    const int count = take(answer, ids[0] + tokens);
-    const double now = now_us();
-    tokens += count;
-    for (int i = 0; i < count; ++i) {
-      if (beside == NULL && alone < kAlone) gaps[alone++] = (now - last) / count;
-      if (beside != NULL && loaded < kMost) beside_gaps[loaded++] = (now - last) / count;
-    }
-    last = now;
-    if (alone == kAlone && beside == NULL) {
-      beside = submit(engine, prompt, (uint64_t)prompt_tokens, 1);
+  int tokens = 0, first = 0;
+  while (tokens < kMost - 64 && took == 0) {
+    tokens += take(answer, 0, tokens, &last);
+    if (beside == NULL && tokens >= kBefore) {
+      first = tokens;
       began = now_us();
-    } else if (beside != NULL) {
-      const lmn_status status = lmn_request_wait(beside, 0, NULL);
-      if (status == LMN_OK) {
-        took = now_us() - began;
-        break;
-      }
+      beside = submit(engine, prompt, (uint64_t)prompt_tokens, 1);
+    } else if (beside != NULL && lmn_request_wait(beside, 0, NULL) == LMN_OK) {
+      took = now_us() - began;
     }
   }
   if (took == 0) fail("the prompt was not computed while the answer ran");
@@ -106,18 +100,19 @@ int main(int argc, char **argv) {
   lmn_request_destroy(beside);
 
   /* The same answer alone. */
+  last = now_us();
   answer = submit(engine, prompt, 8, (uint32_t)tokens);
-  for (int got = 0; got < tokens;) got += take(answer, ids[1] + got);
+  for (int got = 0; got < tokens;) got += take(answer, 1, got, &last);
   if (memcmp(ids[0], ids[1], (size_t)tokens * sizeof(int32_t)) != 0)
     fail("the answer's tokens depend on what runs beside it");
   lmn_request_destroy(answer);
+  const int loaded = tokens - first;
   printf(
       "{\"alone_p50\": %.1f, \"alone_p99\": %.1f, \"beside_p50\": %.1f, \"beside_p99\": %.1f, "
-      "\"prompt_ms\": %.1f, "
-      "\"tokens\": %d}\n",
-      percentile(gaps, alone, 0.5), percentile(gaps, alone, 0.99),
-      percentile(beside_gaps, loaded, 0.5), percentile(beside_gaps, loaded, 0.99), took / 1e3,
-      loaded);
+      "\"prompt_ms\": %.1f, \"tokens\": %d}\n",
+      percentile(gaps[1] + first, loaded, 0.5), percentile(gaps[1] + first, loaded, 0.99),
+      percentile(gaps[0] + first, loaded, 0.5), percentile(gaps[0] + first, loaded, 0.99),
+      took / 1e3, loaded);
   lmn_engine_destroy(engine);
   lmn_model_destroy(model);
   return 0;
