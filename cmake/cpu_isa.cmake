@@ -18,5 +18,11 @@ if(TARGET lmn_cpu)
     set(avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512
       "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
     set_source_files_properties(${kernels}/avx512.cc PROPERTIES COMPILE_OPTIONS "${optimise};${avx512}")
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set_source_files_properties(${kernels}/neon.cc PROPERTIES COMPILE_OPTIONS "${optimise}")
+    set_source_files_properties(${kernels}/neon_dotprod.cc PROPERTIES
+      COMPILE_OPTIONS "${optimise};-march=armv8.2-a+dotprod")
+    set_source_files_properties(${kernels}/neon_i8mm.cc PROPERTIES
+      COMPILE_OPTIONS "${optimise};-march=armv8.2-a+dotprod+i8mm")
   endif()
 endif()

@@ -26,6 +26,11 @@ std::vector<Target> targets() {
   const CpuFeatures features = cpu_features();
   all.push_back({"avx2", avx2_table, features.avx2});
   all.push_back({"avx512", avx512_table, features.avx512});
+#elif defined(__aarch64__)
+  const CpuFeatures features = cpu_features();
+  all.push_back({"neon", neon_table, features.neon});
+  all.push_back({"neon_dotprod", neon_dotprod_table, features.neon_dotprod});
+  all.push_back({"neon_i8mm", neon_i8mm_table, features.neon_i8mm});
 #endif
   return all;
 }

@@ -5,6 +5,9 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace lmn::cpu {
@@ -36,6 +39,18 @@ CpuFeatures cpu_features() {
   const bool avx512 =
       bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && bit(c, 11);  // F DQ BW VL, VNNI
   features.avx512 = features.avx2 && avx512 && (saved & kZmm) == kZmm;
+  return features;
+}
+#elif defined(__aarch64__)
+CpuFeatures cpu_features() {
+  CpuFeatures features;
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  features.neon = (first & HWCAP_ASIMD) != 0;
+  // -march=armv8.2-a lets the compiler use these too.
+  constexpr unsigned long kArm82 = HWCAP_ATOMICS | HWCAP_CRC32 | HWCAP_ASIMDRDM;
+  features.neon_dotprod =
+      features.neon && (first & kArm82) == kArm82 && (first & HWCAP_ASIMDDP) != 0;
+  features.neon_i8mm = features.neon_dotprod && (second & HWCAP2_I8MM) != 0;
   return features;
 }
 #else

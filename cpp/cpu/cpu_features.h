@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the processor can do and the operating system has enabled (a register set that the system
-// does not save on a context switch is as good as absent). Everything is false on machines that are
-// not x86.
+// does not save on a context switch is as good as absent). What belongs to another architecture is
+// false.
 #pragma once
 
 namespace lmn::cpu {
@@ -10,6 +10,10 @@ namespace lmn::cpu {
 struct CpuFeatures {
   bool avx2 = false;    // AVX2, FMA, F16C
   bool avx512 = false;  // AVX-512 F, BW, DQ, VL and VNNI, on top of avx2
+
+  bool neon = false;          // 64-bit ARM: always
+  bool neon_dotprod = false;  // ARMv8.2 with dot products of bytes
+  bool neon_i8mm = false;     // matrix products of bytes, on top of neon_dotprod
 };
 
 CpuFeatures cpu_features();

@@ -137,7 +137,9 @@ Result<DType> linear_input_type(DType weight, int64_t columns, bool precise) {
   // Without a byte dot product, 8-bit weights multiply 16-bit activations as fast as 8-bit ones.
   // q6_k has two scales in a block of 32, whose activations have one sum: it takes signed bytes
   // only.
-  const bool bytes_gain = kind.bits == 4 || (kIsa.byte_dot && kind.scales != ScaleKind::kSuper16);
+  const bool bytes_gain =
+      kind.bits == 4 ||
+      (kIsa.byte_dot && (kIsa.signed_bytes || kind.scales != ScaleKind::kSuper16));
   return precise || !bytes_gain ? DType::kQA16 : DType::kQA8;
 }
 
@@ -231,6 +233,10 @@ const ops::KernelTable& scalar_table() { return table<scalar::kKernels>(); }
 #if defined(__x86_64__)
 const ops::KernelTable& avx2_table() { return table<avx2::kKernels>(); }
 const ops::KernelTable& avx512_table() { return table<avx512::kKernels>(); }
+#elif defined(__aarch64__)
+const ops::KernelTable& neon_table() { return table<neon::kKernels>(); }
+const ops::KernelTable& neon_dotprod_table() { return table<neon_dotprod::kKernels>(); }
+const ops::KernelTable& neon_i8mm_table() { return table<neon_i8mm::kKernels>(); }
 #endif
 
 }  // namespace lmn::cpu

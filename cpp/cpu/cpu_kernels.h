@@ -13,6 +13,10 @@ const ops::KernelTable& scalar_table();
 #if defined(__x86_64__)
 const ops::KernelTable& avx2_table();
 const ops::KernelTable& avx512_table();
+#elif defined(__aarch64__)
+const ops::KernelTable& neon_table();
+const ops::KernelTable& neon_dotprod_table();
+const ops::KernelTable& neon_i8mm_table();
 #endif
 
 }  // namespace lmn::cpu

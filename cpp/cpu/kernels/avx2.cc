@@ -7,6 +7,6 @@
 
 #define LMN_ISA avx2
 #define LMN_VEC "cpu/kernels/vec_avx2.h"
-#define LMN_BYTE_DOT 0
+#define LMN_BYTE_DOT LMN_NO_BYTES
 #include "cpu/kernels/kernels-inl.h"
 #endif

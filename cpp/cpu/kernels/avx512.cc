@@ -7,6 +7,6 @@
 
 #define LMN_ISA avx512
 #define LMN_VEC "cpu/kernels/vec_avx512.h"
-#define LMN_BYTE_DOT 1
+#define LMN_BYTE_DOT LMN_UNSIGNED_BYTES
 #include "cpu/kernels/kernels-inl.h"
 #endif

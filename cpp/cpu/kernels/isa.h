@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IsaKernels: what one instruction set's file (scalar.cc, avx2.cc, avx512.cc) exports, its only
+// IsaKernels: what one instruction set's file (scalar.cc, avx2.cc, neon.cc, ...) exports, its only
 // symbol. The tasks below are operators cut down to raw pointers: cpu_kernels.cc, compiled for the
 // baseline, splits the work and calls these.
 //
@@ -63,7 +63,9 @@ struct UnpackTask {
 struct IsaKernels {
   int quant_lanes;  // panel width of quantised weights
   int float_lanes;  // and of float weights
-  bool byte_dot;  // 8-bit weights gain from kQA8 activations (VNNI); otherwise they take kQA16 only
+  bool byte_dot;    // 8-bit weights gain from kQA8 activations (VNNI, dotprod); otherwise they take
+                    // kQA16 only
+  bool signed_bytes;  // with byte_dot: 8-bit weights are stored signed, those of q6_k among them
 
   void (*linear)(const LinearTask&);
   void (*pack)(const PackTask&);
@@ -81,6 +83,15 @@ namespace avx2 {
 extern const IsaKernels kKernels;
 }
 namespace avx512 {
+extern const IsaKernels kKernels;
+}
+namespace neon {
+extern const IsaKernels kKernels;
+}
+namespace neon_dotprod {
+extern const IsaKernels kKernels;
+}
+namespace neon_i8mm {
 extern const IsaKernels kKernels;
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All kernels of one instruction set. scalar.cc, avx2.cc and avx512.cc define, before including
+// All kernels of one instruction set. scalar.cc, avx2.cc and the others define, before including
 // this file once:
 //   LMN_ISA       their namespace in lmn::cpu
 //   LMN_VEC       the header of their vector operations, quoted
-//   LMN_BYTE_DOT  1 where there is a dot product of unsigned with signed bytes into int32, else 0
+//   LMN_BYTE_DOT  the dot product of bytes into int32: LMN_NO_BYTES, LMN_UNSIGNED_BYTES (with
+//   signed
+//                 activations) or LMN_SIGNED_BYTES, which says how 8-bit weights are stored for
+//                 kQA8
 //   LMN_NO_UNROLL where arrays are not meant to become registers
 // Everything but the table at the end has internal linkage (the fence: see isa.h).
 
@@ -14,6 +17,9 @@
 #include "cpu/kernels/isa.h"
 #include "cpu/panel_layout.h"
 
+#define LMN_NO_BYTES 0
+#define LMN_UNSIGNED_BYTES 1
+#define LMN_SIGNED_BYTES 2
 #define LMN_INLINE inline __attribute__((always_inline))
 #define LMN_NOINLINE __attribute__((noinline))
 #if defined(LMN_NO_UNROLL)
@@ -54,7 +60,8 @@ void linear(const LinearTask& t) {
 extern const IsaKernels kKernels = {
     .quant_lanes = kLanes,
     .float_lanes = kFloatLanes,
-    .byte_dot = LMN_BYTE_DOT != 0,
+    .byte_dot = LMN_BYTE_DOT != LMN_NO_BYTES,
+    .signed_bytes = LMN_BYTE_DOT == LMN_SIGNED_BYTES,
     .linear = linear,
     .pack = pack_panel,
     .unpack = unpack_row,

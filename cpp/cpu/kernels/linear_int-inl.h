@@ -8,6 +8,12 @@
 // to 8 rows, and no operation mixes rows, so that a row has the same bits in every tile (DESIGN
 // section 7).
 
+// What the bytes of kQA8 are offset by; those of kQA16 are signed.
+constexpr int byte_zero(DType type) {
+  if (LMN_BYTE_DOT == LMN_SIGNED_BYTES) return 0;
+  return type == DType::kQ8_0 ? 128 : weight_kind(type).zero;
+}
+
 // Scales of one block: kSums integer sums per block (2 where a scale covers 16 columns), each with
 // a scale, and the minimum with the zero point of the stored integers folded in: -zero * scale.
 template <ScaleKind kKind, int kZero>
@@ -46,11 +52,38 @@ struct BlockScales {
 // Bytes ahead in the stream that are asked for: 150 ns of a busy memory at 20 GB/s are 3 KB.
 constexpr int64_t kPrefetchBytes = 4096;
 
+// The integer sums of part kPart of kParts of a block, for every row. A layout may bring its own
+// way: integer sums are exact, so their order is free.
+template <typename Layout, int kPart, int kParts, int kRows>
+LMN_INLINE void block_sums(const std::byte* quants, const RowPointers<kRows>& q, I (&sum)[kRows]) {
+  if constexpr (requires { Layout::kBringsSums; }) {
+    Layout::template sums<kPart, kParts>(quants, q, sum);
+  } else {
+    constexpr int kSteps = Layout::kSteps / kParts;
+    LMN_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r] = zero_int();
+    LMN_UNROLL
+    for (int step = kPart * kSteps; step < (kPart + 1) * kSteps; ++step) {
+      typename Layout::Weights w[Layout::kVectors];
+      Layout::unpack(quants + step * Layout::kStepBytes, w);
+      LMN_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        LMN_UNROLL
+        for (int v = 0; v < Layout::kVectors; ++v) {
+          sum[r] = Layout::dot(sum[r], w[v],
+                               broadcast4(q.at(r, Layout::column(step, v) * Layout::kInputBytes)));
+        }
+      }
+    }
+    LMN_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r] = Layout::finish(sum[r]);
+  }
+}
+
 template <typename Layout, typename Scales, int kRows>
 LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* x,
                            int64_t x_row_bytes, F (&out)[kRows]) {
   constexpr int kBlockBytes = Scales::kBytes + Layout::kSteps * Layout::kStepBytes;
-  constexpr int kStepsPerSum = Layout::kSteps / Scales::kSums;
   RowPointers<kRows> q(x, x_row_bytes);
   RowPointers<kRows> xs(x + blocks * 32 * Layout::kInputBytes, x_row_bytes);
   const int64_t sums = blocks * 4;
@@ -78,25 +111,14 @@ LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* 
     LMN_UNROLL
     for (int part = 0; part < Scales::kSums; ++part) {
       I sum[kRows];
-      LMN_UNROLL
-      for (int r = 0; r < kRows; ++r) sum[r] = zero_int();
-      LMN_UNROLL
-      for (int step = part * kStepsPerSum; step < (part + 1) * kStepsPerSum; ++step) {
-        typename Layout::Weights w[Layout::kVectors];
-        Layout::unpack(p + Scales::kBytes + step * Layout::kStepBytes, w);
-        LMN_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          LMN_UNROLL
-          for (int v = 0; v < Layout::kVectors; ++v) {
-            sum[r] = Layout::dot(
-                sum[r], w[v], broadcast4(q.at(r, Layout::column(step, v) * Layout::kInputBytes)));
-          }
-        }
+      if (part == 0) block_sums<Layout, 0, Scales::kSums>(p + Scales::kBytes, q, sum);
+      if constexpr (Scales::kSums == 2) {
+        if (part == 1) block_sums<Layout, 1, Scales::kSums>(p + Scales::kBytes, q, sum);
       }
       LMN_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const F scale = mul(scales.scale[part], load1(reinterpret_cast<const float*>(xs.at(r, 0))));
-        acc[r] = fma(scale, to_float(Layout::finish(sum[r])), acc[r]);
+        acc[r] = fma(scale, to_float(sum[r]), acc[r]);
       }
     }
     p += kBlockBytes;
@@ -175,13 +197,17 @@ void linear_quantized(const LinearTask& t) {
         return linear_int<Nibbles8, ScaleKind::kSuper, 0>(t);
 #if LMN_BYTE_DOT
       case DType::kQ8_0:
-        return linear_int<Bytes8, ScaleKind::kHalf, 128>(t);
+        return linear_int<Bytes8, ScaleKind::kHalf, byte_zero(DType::kQ8_0)>(t);
       case DType::kQ5_0:
-        return linear_int<Bytes8, ScaleKind::kHalf, 16>(t);
+        return linear_int<Bytes8, ScaleKind::kHalf, byte_zero(DType::kQ5_0)>(t);
       case DType::kQ5_1:
         return linear_int<Bytes8, ScaleKind::kHalfMin, 0>(t);
       case DType::kQ5_K:
         return linear_int<Bytes8, ScaleKind::kSuper, 0>(t);
+#endif
+#if LMN_BYTE_DOT == LMN_SIGNED_BYTES
+      case DType::kQ6_K:
+        return linear_int<Bytes8, ScaleKind::kSuper16, 0>(t);
 #endif
       default:
         return;

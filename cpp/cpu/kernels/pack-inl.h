@@ -145,9 +145,6 @@ LMN_INLINE void pack_scales(const std::byte* row, int64_t b, std::byte* panel, i
   }
 }
 
-// What the unsigned bytes of kQA8 are offset by; those of kQA16 are signed.
-constexpr int byte_zero(DType type) { return type == DType::kQ8_0 ? 128 : weight_kind(type).zero; }
-
 // Bytes of a lane in one unit of quants.
 constexpr int64_t unit_width(DType type, DType input_type) {
   return weight_kind(type).bits == 8 && input_type == DType::kQA16 ? 2 : 4;
@@ -261,8 +258,9 @@ LMN_INLINE int integer_at(const UnpackTask& t, const std::byte* block, int64_t k
     return (k < 16 ? pair & 15 : pair >> 4) - weight_kind(t.source).zero;
   }
   const std::byte q = block[k / width * width * kLanes + t.lane * width + k % width];
-  return t.input_type == DType::kQA16 ? static_cast<int8_t>(q)
-                                      : static_cast<uint8_t>(q) - byte_zero(t.source);
+  if (t.input_type == DType::kQA16 || LMN_BYTE_DOT == LMN_SIGNED_BYTES)
+    return static_cast<int8_t>(q);
+  return static_cast<uint8_t>(q) - byte_zero(t.source);
 }
 
 void unpack_quantized(const UnpackTask& t) {

@@ -5,6 +5,6 @@
 
 #define LMN_ISA scalar
 #define LMN_VEC "cpu/kernels/vec_scalar.h"
-#define LMN_BYTE_DOT 0
+#define LMN_BYTE_DOT LMN_NO_BYTES
 #define LMN_NO_UNROLL
 #include "cpu/kernels/kernels-inl.h"

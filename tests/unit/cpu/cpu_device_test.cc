@@ -74,9 +74,12 @@ TEST(unknown_and_missing_targets_are_errors_that_list_the_others) {
   }
 }
 
-TEST(avx512_implies_avx2) {
+TEST(newer_sets_imply_older_ones) {
   const cpu::CpuFeatures features = cpu::cpu_features();
   EXPECT(!features.avx512 || features.avx2);
+  EXPECT(!features.neon_i8mm || features.neon_dotprod);
+  EXPECT(!features.neon_dotprod || features.neon);
+  EXPECT(!(features.avx2 && features.neon));
 }
 
 TEST(memory_is_zeroed_aligned_and_copied) {
@@ -110,7 +113,14 @@ TEST(input_types_of_weights) {
     EXPECT(*kernels.linear_input_type(DType::kF16, 77, true) == DType::kF32);
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, false) == DType::kQA8);
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, true) == DType::kQA16);
-    EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, false) == DType::kQA16);
+    // Bytes of q6_k have to be signed, which x86 cannot multiply.
+    const bool signed_bytes = target == "neon_dotprod" || target == "neon_i8mm";
+    EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, false) ==
+           (signed_bytes ? DType::kQA8 : DType::kQA16));
+    const bool byte_dot = signed_bytes || target == "avx512";
+    EXPECT(*kernels.linear_input_type(DType::kQ8_0, 64, false) ==
+           (byte_dot ? DType::kQA8 : DType::kQA16));
+    EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, true) == DType::kQA16);
     EXPECT_EQ(kernels.linear_input_type(DType::kI8, 64, false).status().code(), Code::kUnsupported);
     EXPECT_EQ(kernels.linear_input_type(DType::kQ4_1, 33, false).status().code(),
               Code::kInvalidArgument);
