@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime
+import fnmatch
+import importlib
 import json
 import os
 import platform
@@ -15,8 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lmnative
+from models.catalogue import Catalogue
 
 BENCH = Path(__file__).resolve().parent
+DEFAULT_MODEL = "smollm2-135m"
 
 
 class CheckFailed(Exception):
@@ -30,10 +34,23 @@ class Context:
         self.args = args
         self.quick = args.quick
         self.threads = args.threads or len(os.sched_getaffinity(0))
-        self.model = str(lmnative.Model(args.model).path)
+        self.model_given = args.model is not None
+        self.model = str(lmnative.Model(args.model or DEFAULT_MODEL).path)
+        self.catalogue = Catalogue(self.model, args.models_dir)
         self.machine = probe_machine(self.threads)
         self.results: list[dict] = []
         self.absent: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
+
+    def is_wanted(self, name: str, usual: bool = True) -> bool:
+        """True for a result that --only names, or without --only for a usual one."""
+        only = self.args.only
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in only) if only else usual
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Notes why a result that was asked for is not there."""
+        self.left_out[name] = reason
+        print(f"bench: {name} left out: {reason}", file=sys.stderr)
 
     def peers(self, wanted: list[str]) -> list:
         """The modules of bench/peers/ among `wanted` that work here; others are noted as absent."""
@@ -41,7 +58,7 @@ class Context:
         if not self.args.peers:
             return found
         for name in wanted:
-            module = __import__(f"peers.{name}", fromlist=["NAME"])
+            module = importlib.import_module(f"peers.{name}")
             try:
                 module.version()
             except ImportError:
@@ -58,8 +75,12 @@ class Context:
         samples: dict[str, list[float]],
         floor: float | None = None,
         versions: dict[str, str] | None = None,
+        figures: dict[str, float] | None = None,
     ) -> None:
-        """Adds one checked result. `samples` maps "lmnative" and the peers' names to their measurements."""
+        """Adds one checked result. `samples` maps "lmnative" and the peers' names to their measurements; `figures` are
+        more facts about it, by name: bytes_per_token, gb_s, gop_s."""
+        if not self.is_wanted(name):
+            return
         ours = samples["lmnative"]
         value = statistics.median(ours)
         result = {
@@ -72,6 +93,7 @@ class Context:
             "p90": round(percentile(ours, 90), 4),
             "check": "passed",
             "floor": None if floor is None else round(floor, 4),
+            **(figures or {}),
             "peers": {},
         }
         for peer, theirs in samples.items():
@@ -87,7 +109,8 @@ class Context:
         self.results.append(result)
         print(
             f"bench: {name} {value:.4g} {unit}"
-            + "".join(f"  {p} {v['value']:.4g} (x{v['ratio']})" for p, v in result["peers"].items()),
+            + "".join(f"  {p} {v['value']:.4g} (x{v['ratio']})" for p, v in result["peers"].items())
+            + (f"; {figure_text(result)}" if figures else ""),
             file=sys.stderr,
         )
 
@@ -100,7 +123,15 @@ class Context:
             "machine": self.machine,
             "results": self.results,
             "absent": self.absent,
+            "left_out": self.left_out,
         }
+
+
+def figure_text(result: dict) -> str:
+    """MB a token and GB/s, and what is computed in that time."""
+    if "bytes_per_token" not in result:
+        return ""
+    return f"{result['bytes_per_token'] / 1e6:.4g} MB a token, {result['gb_s']} GB/s, {result['gop_s']} GOP/s"
 
 
 def percentile(values: list[float], percent: float) -> float:
@@ -172,37 +203,65 @@ def probe_machine(threads: int) -> dict:
     return {"cpu": cpu, "isa": lmnative.build_info()["cpu_target"], "threads": threads, **limits}
 
 
+def share_of_limit(result: dict) -> str:
+    """How near the value is to its physical limit."""
+    if not result["floor"]:
+        return ""
+    value, floor = result["value"], result["floor"]
+    return f"{100 * (value / floor if result['better'] == 'higher' else floor / value):.0f} %"
+
+
 def markdown(report: dict) -> str:
+    """A table with a column for each peer: its value, and the ratio."""
     machine = report["machine"]
-    head = "| result | lmnative | unit | of the limit | peers (ratio above 1: we are ahead) |"
+    peers: dict[str, str] = {}  # name -> version
+    for result in report["results"]:
+        peers |= {name: peer["version"] for name, peer in result["peers"].items()}
+    head = ["result", "lmnative", "unit", "of the limit", "reads and computes"]
+    head += [f"{name} {version}" for name, version in peers.items()]
     lines = [
         f"Commit {report['commit']}, {report['when']}, {machine['cpu']}, {machine['threads']} threads, kernels "
-        f"{machine['isa']}; read {machine['read_gb_s']} GB/s, FMA {machine['fma_gflop_s']} GFLOP/s.",
+        f"{machine['isa']}; read {machine['read_gb_s']} GB/s, FMA {machine['fma_gflop_s']} GFLOP/s. In brackets the "
+        "ratio to the peer: above 1 lmnative is ahead.",
         "",
-        head,
-        "|---|---|---|---|---|",
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
     ]
     for r in report["results"]:
-        share = ""
-        if r["floor"]:
-            share = f"{100 * (r['value'] / r['floor'] if r['better'] == 'higher' else r['floor'] / r['value']):.0f} %"
-        peers = ", ".join(f"{name} {p['version']}: {p['value']:.4g} (x{p['ratio']})" for name, p in r["peers"].items())
-        lines.append(f"| {r['name']} | {r['value']:.4g} | {r['unit']} | {share} | {peers} |")
+        cells = [r["name"], f"{r['value']:.4g}", r["unit"], share_of_limit(r), figure_text(r)]
+        for name in peers:
+            peer = r["peers"].get(name)
+            cells.append(f"{peer['value']:.4g} (x{peer['ratio']:.2f})" if peer else "")
+        lines.append("| " + " | ".join(cells) + " |")
     for name, command in report["absent"].items():
         lines += ["", f"{name} is not installed: `{command}`"]
+    for name, reason in report["left_out"].items():
+        lines += ["", f"{name} was left out: {reason}"]
     return "\n".join(lines) + "\n"
 
 
 def plot(report: dict, path: str) -> None:
+    """A bar for every ratio, results from top to bottom, a colour for each peer."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    bars = [(f"{r['name']} vs {peer}", p["ratio"]) for r in report["results"] for peer, p in r["peers"].items()]
-    figure, axes = pyplot.subplots(figsize=(8, 1 + 0.4 * max(1, len(bars))))
-    axes.barh([b[0] for b in bars], [b[1] for b in bars])
+    bars = [(r["name"], peer, p["ratio"]) for r in report["results"] for peer, p in r["peers"].items()]
+    peers = list(dict.fromkeys(peer for _, peer, _ in bars))
+    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.25 * max(1, len(bars))))
+    for peer in peers:
+        rows = [(i, ratio) for i, (_, who, ratio) in enumerate(bars) if who == peer]
+        drawn = axes.barh([i for i, _ in rows], [ratio for _, ratio in rows], label=peer)
+        axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=8)
+    names = ["" if i and bars[i - 1][0] == name else name for i, (name, _, _) in enumerate(bars)]
+    axes.set_yticks(range(len(bars)), names, fontsize=8)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.margins(x=0.08)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xlabel("ratio to the peer (above 1: lmnative is ahead)")
+    if peers:
+        axes.legend(loc="lower right", fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -2,18 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmarks: one entry, one JSON schema.
 
-    python bench/run.py SUITE [SUITE …] [--peers] [--quick] [--threads N] [--model FILE]
-                        [--json FILE|-] [--markdown FILE] [--plot FILE.png]
+    python bench/run.py SUITE [SUITE …] [--peers] [--quick] [--only GLOB] [--threads N] [--model FILE]
+                        [--models-dir FOLDER] [--json FILE|-] [--markdown FILE] [--plot FILE.png]
 
 Without --peers only this project is measured. With --peers every peer that imports runs on the same input in the same
 run, alternating with ours; one that is not installed is listed as absent with the command that installs it. A result
 whose check fails is not reported: the run exits 1 and says which.
+
+decode, prefill, batch and long run on model files that are made at the first use (about 9 GB, or 3 GB with --quick),
+from the default model and from random numbers, and kept in --models-dir.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -25,6 +29,8 @@ import harness
 SUITES = {  # name -> module under suites/ with run(context) -> None
     "decode": "suites.language_model",
     "prefill": "suites.language_model",
+    "batch": "suites.language_model",
+    "long": "suites.language_model",
     "load": "suites.load",
     "memory": "suites.memory",
     "queue": "suites.queue",
@@ -36,15 +42,21 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("suites", nargs="+", choices=sorted(SUITES), metavar="SUITE", help=", ".join(sorted(SUITES)))
     parser.add_argument("--peers", action="store_true", help="measure installed peers in the same run")
-    parser.add_argument("--quick", action="store_true", help="about a minute for everything")
+    parser.add_argument("--quick", action="store_true", help="about a minute for each suite")
+    parser.add_argument(
+        "--only", action="append", metavar="GLOB", help="only results of such names, the unusual included"
+    )
     parser.add_argument("--threads", type=int, default=0, help="threads of every contender (default: usable CPUs)")
-    parser.add_argument("--model", default="smollm2-135m", help="GGUF file or known name")
+    parser.add_argument("--model", help="measure this GGUF file or known model alone (default: the known types)")
+    parser.add_argument("--models-dir", metavar="FOLDER", help="where made files lie ($XDG_CACHE_HOME/lmnative/bench)")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON; - for standard output")
     parser.add_argument("--markdown", metavar="FILE", help="write a table")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the ratios (needs matplotlib)")
     args = parser.parse_args(argv)
     if args.threads < 0:
         parser.error("--threads must be 1 or more")
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install matplotlib")
 
     context = harness.Context(args)
     try:
@@ -52,6 +64,9 @@ def main(argv: list[str] | None = None) -> int:
             importlib.import_module(SUITES[suite]).run(context, suite)
     except harness.CheckFailed as failure:
         print(f"bench: check failed: {failure}", file=sys.stderr)
+        return 1
+    if not context.results and args.only:
+        print(f"bench: no result is named {' or '.join(args.only)}", file=sys.stderr)
         return 1
     report = context.report()
     if args.json:

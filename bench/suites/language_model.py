@@ -1,110 +1,211 @@
 # SPDX-License-Identifier: Apache-2.0
-"""decode.b1.TYPE and prefill.512.TYPE: one sequence, all contenders on the same file, prompt and thread count.
+"""decode, prefill, batch and long: all contenders on the same file, prompt and thread count.
 
-Floors: a decode step reads every weight once, so bytes over bandwidth; a prefill does 2 operations per weight and
-token, with 16-bit integer products, which run at twice the float rate of the probe.
+    decode.b1.LABEL         one sequence after a prompt of 32 tokens
+    prefill.512.LABEL       a prompt of 512 tokens to the first token
+    decode.bN.LABEL         N sequences of 32 tokens and more, tokens of all together
+    decode.ctxN.LABEL       one sequence whose context ends at N tokens
+
+LABEL is of models/catalogue.py. Floors: a decode step reads every weight once, and the cache of its sequences, so
+bytes over bandwidth; products are done with 16-bit integers, at twice the float rate of the probe: the limit of a
+prefill, and of a step of many sequences where it is the lower one.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
-import time
-from collections import Counter
+from collections.abc import Iterator
 
+import contenders
 import harness
 import lmnative
-import numpy as np
+from models import files
+from models.catalogue import LARGE, NOT_QUICK, SMALL
 
 # English text of any kind: what matters is its length and that everybody gets the same ids.
 TEXT = (
     "The lighthouse stood at the end of the peninsula, where the land ran out of excuses and became the sea. "
     "Every evening its keeper climbed the stairs, counted them, and wrote the number into a ledger, although "
     "it had never changed. "
-) * 40
-DECODE_TOKENS = 128
-OFFSET_FREE_RMS = 0.25  # of the top-20 logits between contenders that quantise activations differently
+)
+PROMPT = 32
+PREFILL = 512
+DECODE_TOKENS = 128  # at most, and fewer of what is slow
+BATCHES = (2, 4, 8, 16, 32)
+CONTEXTS = (4096, 8192)
 
 
-def weight_bytes_and_macs(model: lmnative.Model) -> tuple[int, int, str]:
-    """Bytes read and products done per decoded token, and the type most weights have."""
-    bytes_read = macs = 0
-    types: Counter[str] = Counter()
-    names = {t.name for t in model.tensors}
-    for tensor in model.tensors:
-        if len(tensor.shape) < 2 or (tensor.name == "token_embd.weight" and "output.weight" in names):
-            continue
-        bytes_read += tensor.bytes
-        macs += int(np.prod(tensor.shape))
-        types[tensor.type] += int(np.prod(tensor.shape)) if tensor.name.startswith("blk.") else 0
-    return bytes_read, macs, types.most_common(1)[0][0]
+def names(context: harness.Context, suite: str) -> Iterator[tuple[str, str, int]]:
+    """(result, label, N) of every result to measure, model by model. By default what the project promises; --only
+    reaches every label."""
+    if context.model_given:
+        small, large = (contenders.main_type(lmnative.Model(context.model)),), ()
+    else:
+        small, large = SMALL, LARGE
+    usual = {"decode": small + large, "prefill": small}.get(suite, small[:1])
+    for label in small + large:
+        sizes = {"batch": BATCHES, "long": CONTEXTS}.get(suite, (1,))
+        for n in sizes:
+            name = {"decode": f"decode.b1.{label}", "prefill": f"prefill.{PREFILL}.{label}"}.get(
+                suite, f"decode.{'b' if suite == 'batch' else 'ctx'}{n}.{label}"
+            )
+            if not context.is_wanted(name, label in usual):
+                continue
+            if context.quick and not context.args.only and (label in NOT_QUICK or (suite == "long" and n > 4096)):
+                context.leave_out(name, "takes too long for --quick; --only names it")
+                continue
+            yield name, label, n
 
 
-def check_against(peer_logits: np.ndarray, our_logits: np.ndarray, name: str) -> None:
-    top = np.argsort(our_logits)[-20:]
-    difference = peer_logits[top] - our_logits[top]
-    rms = float(np.sqrt(np.mean((difference - difference.mean()) ** 2)))
-    if not rms < OFFSET_FREE_RMS:
-        raise harness.CheckFailed(f"{name}: top-20 logits differ by {rms:.3f} RMS (allowed {OFFSET_FREE_RMS})")
+def prompt_ids(tokenizer: lmnative.Tokenizer, length: int) -> list[int]:
+    ids = list(tokenizer.encode(TEXT))
+    return (ids * (length // len(ids) + 1))[:length]
+
+
+class Match:
+    """One model, opened by everybody who runs it in this suite."""
+
+    def __init__(self, context: harness.Context, suite: str, label: str, tokens: int, sequences: int):
+        path = context.model if context.model_given else context.catalogue.path(label)
+        model = lmnative.Model(path)
+        self.cost = contenders.Cost(model)
+        self.context = context
+        self.ours = contenders.Session(
+            path, context.threads, tokens, sequences, keep_prompts=suite in ("batch", "long")
+        )
+        self.peers = {}
+        self.versions = {}
+        try:
+            for peer in context.peers(["llama_cpp", "openvino_genai", "ctranslate2"]):
+                wanted = peer.LABELS if peer.LABELS is None or not context.quick else peer.LABELS[:1]
+                if suite in peer.SUITES and (wanted is None or label in wanted):
+                    self.peers[peer.NAME] = peer.Session(path, context.threads, tokens, sequences)
+                    self.versions[peer.NAME] = peer.version()
+        except BaseException:
+            self.close()
+            raise
+
+    def everybody(self) -> dict[str, object]:
+        return {"lmnative": self.ours, **self.peers}
+
+    def check(self, prompt: list[int], name: str) -> None:
+        logits = self.ours.logits(prompt)
+        for peer, session in self.peers.items():
+            contenders.check_against(session, logits, f"{name} of {peer}")
+
+    def report(self, name: str, seconds: dict[str, list[float]], tokens: int, floor: float, **figures: float) -> None:
+        """`seconds` are of `tokens` tokens; figures are for lmnative's median."""
+        samples = {who: [tokens / s for s in values] for who, values in seconds.items()}
+        rate = statistics.median(samples["lmnative"])
+        figures = {"bytes_per_token": round(figures["bytes_per_token"])} | {
+            "gb_s": round(figures["bytes_per_token"] * rate / 1e9, 2),
+            "gop_s": round(2 * figures["macs"] * rate / 1e9, 1),
+        }
+        self.context.add(name, "tok/s", "higher", samples, floor, self.versions, figures)
+
+    def close(self) -> None:
+        for session in self.everybody().values():
+            session.close()
 
 
 def run(context: harness.Context, suite: str) -> None:
-    model = lmnative.Model(context.model)
-    bytes_read, macs, type_name = weight_bytes_and_macs(model)
-    # The same prompt comes again and again, and is to be computed each time.
-    llm = lmnative.LLM(context.model, threads=context.threads, context_tokens=2048, prefix_cache=False)
-    sessions = {
-        peer.NAME: (peer, peer.Session(context.model, context.threads, 2048)) for peer in context.peers(["llama_cpp"])
-    }
-    versions = {name: peer.version() for name, (peer, _) in sessions.items()}
-    ids = llm.tokenizer.encode(TEXT)
-    rounds = 3 if context.quick else 7
-    prompt = ids[:512] if suite == "prefill" else ids[:32]
+    measure = {"decode": decode, "prefill": prefill, "batch": batch, "long": long}[suite]
+    by_label: dict[str, list[tuple[str, int]]] = {}
+    for name, label, n in names(context, suite):
+        by_label.setdefault(label, []).append((name, n))
+    for label, results in by_label.items():
+        try:
+            measure(context, label, results)
+        except files.CannotMake as reason:
+            for name, _ in results:
+                context.leave_out(name, str(reason))
 
-    our_logits = np.from_dlpack(llm.score(prompt))[-1]
-    for name, (_, session) in sessions.items():
-        session.prefill_seconds(prompt)
-        check_against(session.logits(), our_logits, f"{suite} of {name}")
 
-    if suite == "prefill":
+def steps_of(session, context: harness.Context, prompt: list[int]) -> int:
+    """As many as take a second (with --quick half as long), which warms the caches up, too."""
+    rate = 8 / session.decode_seconds(prompt, 8)
+    return max(16, min(DECODE_TOKENS, int(rate * (0.4 if context.quick else 1.0))))
 
-        def ours() -> float:
-            start = time.perf_counter()
-            out = llm.generate(prompt, max_tokens=1, temperature=0, ignore_eos=True)
-            seconds = time.perf_counter() - start
-            if out.usage.cached_tokens != 0:
-                raise harness.CheckFailed("prefill: a part of the prompt was not computed")
-            return len(prompt) / seconds
 
-        contenders = {"lmnative": ours}
-        for name, (_, session) in sessions.items():
-            contenders[name] = lambda s=session: len(prompt) / s.prefill_seconds(prompt)
-        head = int(np.prod(next(t for t in model.tensors if t.name in ("output.weight", "token_embd.weight")).shape))
-        floor = 2 * context.machine["fma_gflop_s"] * 1e9 / (2 * (macs - head))
-        label = f"prefill.512.{type_name}"
-    else:
-        reference = llm.generate(prompt, max_tokens=DECODE_TOKENS + 1, temperature=0, ignore_eos=True).token_ids
+def bandwidth(context: harness.Context) -> float:
+    return context.machine["read_gb_s"] * 1e9
 
-        def ours() -> float:
-            out = llm.generate(prompt, max_tokens=DECODE_TOKENS + 1, temperature=0, ignore_eos=True)
-            if out.token_ids != reference:
-                raise harness.CheckFailed("decode: the same request gave other tokens")
-            return DECODE_TOKENS / out.usage.decode_seconds
 
-        contenders = {"lmnative": ours}
-        for name, (_, session) in sessions.items():
-            contenders[name] = lambda s=session: DECODE_TOKENS / s.decode_seconds(prompt, DECODE_TOKENS)
-        floor = context.machine["read_gb_s"] * 1e9 / bytes_read
-        label = f"decode.b1.{type_name}"
-    samples = harness.alternate(contenders, rounds)
-    context.add(label, "tok/s", "higher", samples, floor, versions)
-    if suite == "decode":
-        print(
-            f"bench: {label}: {bytes_read / 1e6:.1f} MB a token, "
-            f"{bytes_read * statistics.median(samples['lmnative']) / 1e9:.1f} GB/s of "
-            f"{context.machine['read_gb_s']} GB/s",
-            file=sys.stderr,
-        )
-    llm.close()
-    for _, session in sessions.values():
-        session.close()
+def products(context: harness.Context) -> float:
+    """Multiply-adds a second: two operations each, at twice the float rate."""
+    return 2 * context.machine["fma_gflop_s"] * 1e9 / 2
+
+
+def decode(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
+    match = Match(context, "decode", label, PROMPT + DECODE_TOKENS + 32, 1)
+    try:
+        prompt = prompt_ids(match.ours.llm.tokenizer, PROMPT)
+        for session in match.peers.values():
+            session.prefill_seconds(prompt)
+        for name, _ in results:
+            match.check(prompt, name)
+            tokens = steps_of(match.ours, context, prompt)
+            runs = {who: lambda s=s, n=tokens: s.decode_seconds(prompt, n) for who, s in match.everybody().items()}
+            seconds = harness.alternate(runs, 3 if context.quick else 7)
+            cost = match.cost
+            floor = bandwidth(context) / cost.bytes
+            match.report(name, seconds, tokens, floor, bytes_per_token=cost.bytes, macs=cost.macs)
+    finally:
+        match.close()
+
+
+def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
+    match = Match(context, "prefill", label, PREFILL + 32, 1)
+    try:
+        prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
+        runs = {who: lambda s=s: s.prefill_seconds(prompt) for who, s in match.everybody().items()}
+        for name, _ in results:
+            seconds = harness.alternate(runs, 2 if context.quick else 7)
+            match.check(prompt, name)
+            macs = match.cost.macs_without_logits
+            bytes_per_token = match.cost.bytes / PREFILL
+            match.report(name, seconds, PREFILL, products(context) / macs, bytes_per_token=bytes_per_token, macs=macs)
+    finally:
+        match.close()
+
+
+def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
+    """Sequences differ, so that nobody can share work between them; each one's tokens are those it has alone."""
+    tokens = 16 if context.quick else 48
+    match = Match(context, "batch", label, PROMPT + tokens + 32, max(n for _, n in results))
+    try:
+        ids = prompt_ids(match.ours.llm.tokenizer, PROMPT + max(BATCHES))
+        prompts = [ids[i : i + PROMPT] for i in range(max(BATCHES))]
+        for name, n in results:
+            for prompt in prompts[:n]:
+                match.ours.decode_seconds(prompt, tokens)  # alone: what the batch must repeat
+            for session in match.everybody().values():
+                session.hold(prompts[:n])
+            match.check(prompts[0], name)
+            runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
+            seconds = harness.alternate(runs, 2 if context.quick else 5)
+            cost = match.cost
+            bytes_per_token = cost.bytes / n + cost.kv_bytes * (PROMPT + tokens / 2)
+            floor = min(bandwidth(context) / bytes_per_token, products(context) / cost.macs)
+            match.report(name, seconds, n * tokens, floor, bytes_per_token=bytes_per_token, macs=cost.macs)
+    finally:
+        match.close()
+
+
+def long(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
+    tokens = 32 if context.quick else 64
+    match = Match(context, "long", label, max(n for _, n in results), 1)
+    try:
+        for name, n in results:
+            prompt = prompt_ids(match.ours.llm.tokenizer, n - tokens - 1)
+            for session in match.everybody().values():
+                session.hold([prompt])
+            match.check(prompt, name)
+            runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
+            seconds = harness.alternate(runs, 3 if context.quick else 5)
+            cost = match.cost
+            bytes_per_token = cost.bytes + cost.kv_bytes * (n - tokens / 2)
+            floor = bandwidth(context) / bytes_per_token
+            match.report(name, seconds, tokens, floor, bytes_per_token=bytes_per_token, macs=cost.macs)
+    finally:
+        match.close()
