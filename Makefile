@@ -28,13 +28,14 @@ asan tsan fuzz:
 
 bench:
 	@$(PYTHON) tests/environment.py demo
-	@$(VENV)/python bench/run.py decode prefill load
+	@$(VENV)/python -m pip install --quiet gguf
+	@$(VENV)/python bench/run.py decode prefill batch long load --quick
 
 # llama-cpp-python compiles llama.cpp for this machine, which takes some minutes.
 bench-peers:
 	@$(PYTHON) tests/environment.py demo
-	@$(VENV)/python -m pip install --quiet llama-cpp-python
-	@$(VENV)/python bench/run.py decode prefill load --peers --json build/bench.json
+	@$(VENV)/python -m pip install --quiet gguf llama-cpp-python
+	@$(VENV)/python bench/run.py decode prefill batch long load --peers --json build/bench.json
 
 lint format:
 	@$(PYTHON) tests/style.py $@

@@ -9,7 +9,7 @@ Without --peers only this project is measured. With --peers every peer that impo
 run, alternating with ours; one that is not installed is listed as absent with the command that installs it. A result
 whose check fails is not reported: the run exits 1 and says which.
 
-decode, prefill, batch and long run on model files that are made at the first use (about 9 GB, or 3 GB with --quick),
+decode, prefill, batch and long run on model files that are made at the first use (9 GB, or 4 GB with --quick),
 from the default model and from random numbers, and kept in --models-dir.
 """
 

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks' machinery: made model files, their writers, the table and the plot. Nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import lmnative
+import numpy as np
+import pytest
+
+gguf = pytest.importorskip("gguf")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "bench"))
+
+import harness  # noqa: E402
+from models import files, k_quants, mixes, requantize, synthetic  # noqa: E402
+from models.catalogue import Catalogue  # noqa: E402
+
+TINY = synthetic.Shape("tiny", "qwen2", 3, 256, 512, 4, 2, 64, 49280, 512, 1e4, 1e-5, qkv_bias=True)
+
+
+def rows(seed: int, shape: tuple[int, int], offset: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape, np.float32) * rng.uniform(0.01, 3, (shape[0], 1)).astype(np.float32) + offset
+    x[0, :32] = 0
+    x[1] = 0
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "kind, quantize, bound",
+    # Half a step of the range of 32 values in 15 steps, or of 16 in 31, and what rounding scales to 6 or 8 bits adds.
+    [("Q4_K", k_quants.quantize_q4_k, 0.75 / 15), ("Q6_K", k_quants.quantize_q6_k, 0.85 / 32)],
+)
+@pytest.mark.parametrize("offset", [0.0, 0.7, -0.7])
+def test_k_quants_are_what_gguf_reads(kind, quantize, bound, offset):
+    x = rows(7, (24, 512), offset)
+    stored = quantize(x)
+    back = gguf.quants.dequantize(stored, gguf.GGMLQuantizationType[kind])
+    blocks = x.reshape(-1, 256)
+    span = np.maximum(blocks.max(1), 0) - np.minimum(blocks.min(1), 0)
+    error = np.abs(back.reshape(blocks.shape) - blocks).max(1)
+    assert (error <= bound * span + 1e-7).all()
+    assert (error[span == 0] == 0).all()
+    assert np.array_equal(stored, quantize(x))
+
+
+def test_fields_of_a_q4_k_block_lie_where_the_format_has_them():
+    scales = np.array([[1, 2, 3, 62, 17, 33, 48, 63]], np.uint8)
+    mins = np.array([[63, 40, 21, 5, 32, 16, 8, 1]], np.uint8)
+    quants = (np.arange(256, dtype=np.uint8) * 7 % 16).reshape(1, 8, 32)
+    half = np.array([0.5], np.float16)
+    block = k_quants.pack_q4_k(half, half, scales, mins, quants)
+    expected = 0.5 * scales[0, :, None] * quants[0].astype(np.float32) - 0.5 * mins[0, :, None]
+    read = gguf.quants.dequantize(block, gguf.GGMLQuantizationType.Q4_K)
+    assert np.array_equal(read.reshape(8, 32), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_0", "Q6_K", "Q8_0"])
+def test_random_blocks_have_the_spread_that_was_asked_for(kind):
+    kind = gguf.GGMLQuantizationType[kind]
+    drawn = synthetic.blocks(np.random.Generator(np.random.PCG64(1)), kind, 2000, 0.02)
+    values = gguf.quants.dequantize(drawn, kind)
+    assert np.isfinite(values).all()
+    assert abs(float(values.std()) / 0.02 - 1) < 0.05
+    assert abs(float(values.mean())) < 0.001
+
+
+@pytest.mark.parametrize(
+    "mix, name, columns, kind",
+    [
+        ("q4_k_m", "blk.0.attn_v.weight", 2048, "Q6_K"),
+        ("q4_k_m", "blk.3.attn_v.weight", 2048, "Q4_K"),
+        ("q4_k_m", "blk.5.ffn_down.weight", 2048, "Q6_K"),
+        ("q4_k_m", "blk.29.ffn_down.weight", 2048, "Q6_K"),
+        ("q4_k_m", "blk.0.ffn_down.weight", 576, "Q8_0"),  # 576 is not a multiple of 256
+        ("q4_k_m", "blk.4.attn_q.weight", 576, "Q5_0"),
+        ("q4_k_m", "token_embd.weight", 2048, "Q6_K"),
+        ("q4_0", "token_embd.weight", 576, "Q8_0"),
+        ("q4_0", "blk.0.attn_v.weight", 2048, "Q4_0"),
+        ("q8_0", "token_embd.weight", 2048, "Q8_0"),
+        ("f16", "token_embd.weight", 576, "F16"),
+    ],
+)
+def test_mixes_are_those_of_llama_cpp(mix, name, columns, kind):
+    assert mixes.tensor_type(mix, name, 30, columns).name == kind
+
+
+@pytest.mark.parametrize("mix", ["q8_0", "q4_k_m"])
+def test_synthetic_files_are_deterministic_and_answer(model_path, tmp_path, monkeypatch, mix):
+    monkeypatch.setitem(synthetic.SHAPES, "tiny", TINY)
+    paths = [tmp_path / name for name in ("a.gguf", "b.gguf")]
+    for path in paths:
+        synthetic.write(Path(model_path), "tiny", mix, path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert paths[0].stat().st_size < synthetic.expected_bytes(Path(model_path), "tiny", mix)
+    with lmnative.LLM(str(paths[0]), threads=2, context_tokens=64) as llm:
+        assert llm.info.vocab_size == TINY.vocab
+        assert llm.tokenizer.decode(llm.tokenizer.encode("Hello, world")) == "Hello, world"
+        logits = llm.score([1, 2, 3, 4]).numpy()
+    assert np.isfinite(logits).all()
+    assert 0.5 < float(logits.std()) < 8
+
+
+def test_requantized_file_answers_as_the_original(model_path, llm, tmp_path):
+    """In one type, which has most of the writers in it: Q4_K, Q6_K, Q5_0 and Q8_0."""
+    path = tmp_path / "model.gguf"
+    requantize.write(Path(model_path), "q4_k_m", path)
+    made, original = lmnative.Model(path), lmnative.Model(model_path)
+    assert {t.type for t in made.tensors} == {"f32", "q4_k", "q6_k", "q5_0", "q8_0"}
+    assert dict(made.metadata) == {**original.metadata, "general.file_type": 15}
+    prompt = llm.tokenizer.encode("The capital of France is")
+    with lmnative.LLM(str(path), threads=2, context_tokens=64) as other:
+        ours = other.score(prompt).numpy()[-1]
+    reference = llm.score(prompt).numpy()[-1]
+    assert ours.argmax() == reference.argmax()
+    assert np.corrcoef(ours, reference)[0, 1] > 0.95  # 0.98: four bits of a small model
+
+
+def test_files_are_kept_checked_and_renamed_into_place(tmp_path):
+    written = []
+
+    def write(path: Path) -> None:
+        written.append(path)
+        path.write_bytes(b"weights")
+
+    path = tmp_path / "folder" / "model.gguf"
+    for _ in range(2):
+        assert files.ensure(path, "recipe", lambda: 7, write) == path
+    assert len(written) == 1
+    assert written[0] != path
+    files.ensure(path, "another recipe", lambda: 7, write)
+    assert len(written) == 2
+    path.write_bytes(b"weighty")  # of the same size
+    files.ensure(path, "another recipe", lambda: 7, write)
+    assert path.read_bytes() == b"weights"
+    assert {p.name for p in path.parent.iterdir()} == {"model.gguf", "model.gguf.json"}
+
+    def fail(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        files.ensure(path, "a third recipe", lambda: 7, fail)
+    assert {p.name for p in path.parent.iterdir()} == {"model.gguf", "model.gguf.json"}
+    with pytest.raises(files.CannotMake, match="--models-dir"):
+        files.ensure(tmp_path / "large.gguf", "recipe", lambda: 1 << 60, write)
+
+
+def test_cache_folder_follows_the_environment(model_path, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Catalogue(model_path, None).folder == tmp_path / "lmnative" / "bench"
+    assert Catalogue(model_path, "elsewhere").folder == Path("elsewhere")
+    assert Catalogue(model_path, None).path("q4_1") == model_path
+
+
+def report() -> dict:
+    """As of a run with two peers, one of them in one result only."""
+    context = object.__new__(harness.Context)
+    context.args = SimpleNamespace(only=None)
+    context.results, context.absent, context.left_out = [], {"other": "pip install other"}, {"decode.big": "no disk"}
+    context.machine = {"cpu": "cpu", "isa": "avx2", "threads": 2, "read_gb_s": 30.0, "fma_gflop_s": 200.0}
+    figures = {"bytes_per_token": 100_000_000, "gb_s": 20.0, "gop_s": 50.0}
+    samples = {"lmnative": [190.0, 200.0, 210.0], "peer": [100.0], "third": [400.0]}
+    context.add("decode.b1.q4_1", "tok/s", "higher", samples, 300.0, {"peer": "1.2"}, figures)
+    context.add("load.first_token", "ms", "lower", {"lmnative": [50.0], "peer": [100.0]}, 25.0, {"peer": "1.2"})
+    return context.report()
+
+
+def test_report_and_table():
+    result, load = report()["results"]
+    assert (result["value"], result["n"], result["bytes_per_token"]) == (200.0, 3, 100_000_000)
+    assert result["peers"]["peer"]["ratio"] == 2.0
+    assert load["peers"]["peer"]["ratio"] == 2.0  # ahead, where lower is better
+    table = harness.markdown(report())
+    assert "| decode.b1.q4_1 | 200 | tok/s | 67 % | 100 MB a token, 20.0 GB/s, 50.0 GOP/s | 100 (x2.00) |" in table
+    assert "| load.first_token | 50 | ms | 50 % |  | 100 (x2.00) |  |" in table
+    assert "`pip install other`" in table
+    assert "decode.big was left out: no disk" in table
+    json.dumps(report())
+
+
+def test_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    harness.plot(report(), str(tmp_path / "plot.png"))
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
