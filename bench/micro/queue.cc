@@ -365,8 +365,7 @@ int run(int argc, char** argv) {
   spread = mode == "spread";
   if ((spread || mode == "throughput") && argc == 5)
     return throughput<Queue>(std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10));
-  if (mode == "wake" && argc == 5)
-    return wake<Queue>(argv[3], std::atoi(argv[4]));
+  if (mode == "wake" && argc == 5) return wake<Queue>(argv[3], std::atoi(argv[4]));
   return 2;
 }
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the queue between clients and the engine costs.
 
-queue.1p1c, queue.4p1c: million values per second, each producer at a level of its own. queue.1p1c.levels: one producer
-goes round four levels. queue.wake.polling, .parked, .parked.awake: µs (p50) from push to an idle consumer's start of
-work, when both poll, when both slept, and when only the consumer did: then an idle CPU has to be woken. The floor is one
-word instead of a queue, and the bare system call where the consumer is parked.
+queue.1p1c, queue.4p1c: million values per second, each producer at a level of its own. queue.1p1c.levels: one
+producer goes round four levels. queue.wake.polling, .parked, .parked.awake: µs (p50) from push to an idle consumer's
+start of work, when both poll, when both slept, and when only the consumer did: then an idle CPU has to be woken. The
+floor is one word instead of a queue, and the bare system call where the consumer is parked.
 """
 
 from __future__ import annotations
