@@ -120,8 +120,8 @@ Outcome score(const BuiltEngine& engine, const DLManagedTensorVersioned& ids,
   options.logits_rows = shape[0];
   {
     // Dropped before the memory is handed out or released: the engine has then let go of it.
-    LMN_ASSIGN_OR_RETURN(const std::shared_ptr<engine::Request> request,
-                         engine.object->submit(std::move(options)));
+    std::shared_ptr<engine::Request> request;
+    LMN_RETURN_IF_ERROR(engine.object->submit(std::move(options), &request));
     LMN_RETURN_IF_ERROR(wait_for_score(*request, progress));
     if (progress.stopped())
       return error(Code::kCancelled, "lmn_engine_score was stopped by its progress callback");

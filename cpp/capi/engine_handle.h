@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "capi/engine_builder.h"
 #include "capi/guard.h"
@@ -43,31 +42,27 @@ struct lmn_engine {
 
 struct lmn_request {
   ~lmn_request() {
-    // Waits for a running callback, which may use this handle meanwhile: all of it is still here.
-    owner.reset();
+    if (object != nullptr) object->close();  // while all that a running callback uses is still here
   }
 
-  // Of `booked`, which may outlive the engine. The engine writes to `logits` until `owner` is gone.
+  // Of `booked`, which may outlive the engine. The engine writes to `logits` until `object` is
+  // closed.
   std::shared_ptr<lmn::memory::Ledger> ledger;
   std::shared_ptr<std::byte> logits;
   lmn::memory::LedgerEntry booked;  // the bytes of `logits`
-  std::shared_ptr<lmn::engine::Request> owner;
-  lmn::engine::Request* object = nullptr;  // what `owner` holds; stays while it is being released
+  std::shared_ptr<lmn::engine::Request> object;
   uint64_t tag = 0;
   int32_t top_logprobs = 0;
   lmn::capi::Process process;
 
   lmn_request_fn callback = nullptr;
   void* callback_user = nullptr;
-  // Held by submit until the handle is complete and with the caller. The engine may call back
-  // before that; the callback then waits here.
-  std::mutex birth;
 };
 
 namespace lmn::capi {
 
 // Reads everything the options point to, tokenises the prompt, and queues the request. *request is
-// set before the first callback.
+// set before the first callback, and unchanged on failure.
 Status submit(const BuiltEngine& engine, const lmn_request_options& options, lmn_request** request);
 
 }  // namespace lmn::capi

@@ -5,8 +5,8 @@
 // business are checked by the engine.
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "capi/available_memory.h"
 #include "capi/engine_handle.h"
@@ -146,9 +146,26 @@ Status allocate_logits(const BuiltEngine& engine, engine::RequestOptions* option
 // that throws, the engine ignores.
 void call_back(void* user) {
   auto* request = static_cast<lmn_request*>(user);
-  { const std::lock_guard born(request->birth); }
   request->callback(request->callback_user, request);
 }
+
+// The handle where the caller looks for it, before the first callback; gone again when the scope is
+// left by a failure.
+class Placed {
+ public:
+  Placed(lmn_request** out, lmn_request* request)
+      : out_(out), before_(std::exchange(*out, request)) {}
+  ~Placed() {
+    if (out_ != nullptr) *out_ = before_;
+  }
+  Placed(const Placed&) = delete;
+  Placed& operator=(const Placed&) = delete;
+  void keep() { out_ = nullptr; }
+
+ private:
+  lmn_request** out_;
+  lmn_request* before_;
+};
 
 Result<int32_t> read_samples(const lmn_request_options& given) {
   if (given.n <= static_cast<uint32_t>(engine::kMaxSamples))
@@ -187,22 +204,20 @@ Status submit(const BuiltEngine& engine, const lmn_request_options& given, lmn_r
   auto request = std::make_unique<lmn_request>();
   request->tag = given.tag;
   request->top_logprobs = std::max(options.sampling.logprobs, 0);
-  std::unique_lock<std::mutex> birth;
   if (given.callback != nullptr) {
     request->callback = given.callback;
     request->callback_user = given.callback_user;
     options.callback = call_back;
     options.callback_user = request.get();
-    birth = std::unique_lock(request->birth);
   }
   if ((given.flags & LMN_REQUEST_LOGITS) != 0) {
     LMN_RETURN_IF_ERROR(allocate_logits(engine, &options, request.get()));
   }
-  LMN_ASSIGN_OR_RETURN(request->owner, engine.object->submit(std::move(options)));
-  request->object = request->owner.get();
-  *out = request.release();
+  Placed placed(out, request.get());
+  LMN_RETURN_IF_ERROR(engine.object->submit(std::move(options), &request->object));
+  placed.keep();
+  (void)request.release();  // the caller's, which may have destroyed it in a callback by now
   return {};
-  // A callback may destroy the handle as soon as `birth` is unlocked, which a mutex allows.
 }
 
 }  // namespace lmn::capi

@@ -165,33 +165,29 @@ Status Engine::Impl::closed_status() const {
   return error(Code::kClosed, "the engine is shutting down and takes no requests");
 }
 
-Result<std::shared_ptr<Request>> Engine::Impl::submit(RequestOptions&& options,
-                                                      std::shared_ptr<Request>* early) {
+Status Engine::Impl::submit(RequestOptions&& options, std::shared_ptr<Request>* request) {
+  request->reset();
   LMN_RETURN_IF_ERROR(check_process());
   const size_t prompt_tokens = options.prompt.size();
   RejectReason reason = RejectReason::kMemory;
-  std::shared_ptr<Request> handle;
-  if (early == nullptr) early = &handle;
   Status refused;
   try {
-    Result<std::shared_ptr<Request>> request = admit_and_queue(std::move(options), early, &reason);
-    if (request.ok()) {
+    refused = admit_and_queue(std::move(options), request, &reason);
+    if (refused.ok()) {
       counters_.submitted.fetch_add(1, std::memory_order_relaxed);
-      return request;
+      return {};
     }
-    refused = std::move(request).status();
   } catch (const std::bad_alloc&) {
     refused = error(Code::kOutOfMemory,
                     "no memory for the buffers of a request with %zu prompt tokens", prompt_tokens);
   }
-  early->reset();
+  request->reset();
   counters_.rejected[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   return refused;
 }
 
-Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& options,
-                                                               std::shared_ptr<Request>* early,
-                                                               RejectReason* reason) {
+Status Engine::Impl::admit_and_queue(RequestOptions&& options, std::shared_ptr<Request>* request,
+                                     RejectReason* reason) {
   Result<Admission> admission = admit(options, admission_);
   if (!admission.ok()) {
     const Code code = admission.status().code();
@@ -219,11 +215,10 @@ Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& 
   auto core = std::make_shared<RequestCore>(std::move(fixed));
   LMN_RETURN_IF_ERROR(reserve_queue(*core, reason));
   bool queued = false, closed = false;
-  std::shared_ptr<Request> handle;
   try {
     core->allocate();
-    handle = std::make_shared<Request>(core);  // now, because nothing may fail once it is queued
-    *early = handle;  // and from the push on it is the caller's: a callback may reset it
+    // Now, because nothing may fail once it is queued, and from then on *request is the caller's.
+    *request = std::make_shared<Request>(core);
 
     // Closing: the engine thread sets closed_ and then waits until submitting_ is 0 before it
     // empties the ring for the last time. Both are seq_cst: either this thread sees closed_, or the
@@ -240,7 +235,7 @@ Result<std::shared_ptr<Request>> Engine::Impl::admit_and_queue(RequestOptions&& 
     unreserve_queue(*core);
     throw;
   }
-  if (queued) return handle;
+  if (queued) return {};
 
   unreserve_queue(*core);
   core->self = nullptr;
@@ -378,9 +373,8 @@ std::vector<HistogramSnapshot> Engine::Impl::histograms() const {
   return out;
 }
 
-Result<std::shared_ptr<Request>> Engine::submit(RequestOptions&& options,
-                                                std::shared_ptr<Request>* early) {
-  return impl_->submit(std::move(options), early);
+Status Engine::submit(RequestOptions&& options, std::shared_ptr<Request>* request) {
+  return impl_->submit(std::move(options), request);
 }
 int Engine::descriptor() const { return impl_->descriptor(); }
 Result<size_t> Engine::drain(std::span<uint64_t> tags) { return impl_->drain(tags); }

@@ -113,10 +113,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Any thread. INVALID_ARGUMENT, OUT_OF_MEMORY (more KV than there is), QUEUE_FULL or CLOSED, each
-  // with its figures. `early` is set before the engine sees the request, hence before its first
-  // callback, and reset on failure.
-  Result<std::shared_ptr<Request>> submit(RequestOptions&& options,
-                                          std::shared_ptr<Request>* early = nullptr);
+  // with its figures. *request is set before the engine sees the request, hence before its first
+  // callback, which may drop it; on failure it is null.
+  Status submit(RequestOptions&& options, std::shared_ptr<Request>* request);
 
   // Cancels every request and joins the engine's threads. Any thread but one that is in a callback,
   // any number of times; submit then gives CLOSED.

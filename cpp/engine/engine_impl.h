@@ -38,8 +38,7 @@ class Engine::Impl {
        std::shared_ptr<EngineSignals> signals, std::unique_ptr<parallel::EventFd> descriptor);
   ~Impl();
 
-  Result<std::shared_ptr<Request>> submit(RequestOptions&& options,
-                                          std::shared_ptr<Request>* early);
+  Status submit(RequestOptions&& options, std::shared_ptr<Request>* request);
   Result<size_t> drain(std::span<uint64_t> tags);
   Result<size_t> trace(std::span<TraceEvent> events, uint64_t* lost);
   void shutdown();
@@ -57,9 +56,8 @@ class Engine::Impl {
 
  private:
   // --- client side -----------------------------------------------------------------------------
-  Result<std::shared_ptr<Request>> admit_and_queue(RequestOptions&& options,
-                                                   std::shared_ptr<Request>* early,
-                                                   RejectReason* reason);
+  Status admit_and_queue(RequestOptions&& options, std::shared_ptr<Request>* request,
+                         RejectReason* reason);
   Status reserve_queue(const RequestCore& request, RejectReason* reason);
   void unreserve_queue(const RequestCore& request);
   Status closed_status() const;

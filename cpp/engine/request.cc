@@ -9,7 +9,9 @@ namespace lmn::engine {
 
 Request::Request(std::shared_ptr<RequestCore> core) : core_(std::move(core)) {}
 
-Request::~Request() {
+Request::~Request() { close(); }
+
+void Request::close() {
   core_->cancel();
   core_->leave();
   // The logits are the caller's memory, and about to go.

@@ -133,9 +133,7 @@ class RequestCore;
 class Request {
  public:
   explicit Request(std::shared_ptr<RequestCore> core);
-  // Cancels. Waits for the engine where it writes into the caller's logits, and for a callback that
-  // runs on another thread.
-  ~Request();
+  ~Request();  // close()
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
@@ -151,6 +149,11 @@ class Request {
   // Waits for the end without taking news: OK when finished or cancelled, TIMEOUT, CLOSED, or the
   // request's failure.
   Status wait(int64_t timeout_ns);
+
+  // Cancels. Waits for the engine where it writes into the caller's logits, and for a callback that
+  // runs on another thread and may use this handle meanwhile; none begins afterwards. What was
+  // delivered stays readable. Any number of times.
+  void close();
 
   void cancel();  // seen within one step; no effect on a request that has ended
 

@@ -23,12 +23,10 @@ bool at_rest(FakeEngine& engine) {
          stats.submitted == stats.finished + stats.cancelled + stats.failed;
 }
 
-// What a callback knows. The handle is set before the engine sees the request; a thread that drops
-// it elsewhere does so when the first call is over, and from then on the callback knows it as
-// `raw`.
+// What a callback knows. The handle is set before the engine sees the request, and stays until no
+// callback runs.
 struct Caller {
   std::shared_ptr<Request> request;
-  Request* raw = nullptr;
   int calls = 0;
   int cancel_at = 0;  // the call that cancels, if so many come
   bool drop = false;  // and drops the handle
@@ -36,11 +34,10 @@ struct Caller {
 
   static void call(void* self) { static_cast<Caller*>(self)->on_news(); }
   void on_news() {
-    if (raw == nullptr) raw = request.get();
     Status status;
-    for (Chunk chunk; status.ok();) status = raw->next(0, &chunk);
+    for (Chunk chunk; status.ok();) status = request->next(0, &chunk);
     if (++calls < cancel_at && status.code() == Code::kTimeout) return;
-    raw->cancel();
+    request->cancel();
     if (over.load()) return;
     if (drop) request.reset();
     over.store(true);
@@ -89,19 +86,16 @@ TEST(ten_thousand_aborts) {
           caller.cancel_at = 1 + static_cast<int>((r >> 40) % 4);
           caller.drop = (r >> 48) % 2 == 0;
         }
-        auto submitted = engine->submit(std::move(options), &caller.request);
-        if (!submitted.ok()) {
+        if (!engine->submit(std::move(options), &caller.request).ok()) {
           refused.fetch_add(1);
           continue;
         }
-        std::shared_ptr<Request> request = std::move(submitted).value();
         if (how == 1) {
-          request.reset();  // the caller has it
           while (!caller.over.load()) std::this_thread::yield();
-          caller.request.reset();
+          if (!caller.drop) caller.request->close();
           continue;
         }
-        caller.request.reset();
+        const std::shared_ptr<Request> request = std::move(caller.request);
         const int64_t until = parallel::now_ns() + static_cast<int64_t>((r >> 40) % 100'000);
         while (how != 0 && parallel::now_ns() < until) std::this_thread::yield();
         if (how == 2) request->cancel();

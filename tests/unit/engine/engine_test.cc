@@ -317,7 +317,7 @@ TEST(bad_requests_are_refused_with_their_figures) {
   for (const Case& c : cases) {
     RequestOptions options = greedy({1, 2, 3}, 10);
     c.change(options);
-    const auto request = engine->submit(std::move(options));
+    const auto request = submit(*engine.engine, std::move(options));
     ASSERT(!request.ok());
     EXPECT_EQ(static_cast<int>(request.status().code()), static_cast<int>(c.code));
     for (const std::string& word : c.words) {

@@ -247,8 +247,14 @@ inline RequestOptions greedy(std::vector<int32_t> prompt, int32_t max_tokens) {
   return options;
 }
 
+inline Result<std::shared_ptr<Request>> submit(Engine& engine, RequestOptions options) {
+  std::shared_ptr<Request> request;
+  LMN_RETURN_IF_ERROR(engine.submit(std::move(options), &request));
+  return request;
+}
+
 inline std::shared_ptr<Request> must_submit(Engine& engine, RequestOptions options) {
-  auto request = engine.submit(std::move(options));
+  auto request = submit(engine, std::move(options));
   ASSERT_OK(request);
   return *request;
 }

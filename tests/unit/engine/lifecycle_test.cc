@@ -154,7 +154,7 @@ TEST(submit_races_with_shutdown_and_nothing_hangs) {
     for (int c = 0; c < 3; ++c) {
       clients.emplace_back([&] {
         for (;;) {
-          auto request = engine->submit(greedy({1, 2, 3}, 5));
+          auto request = submit(*engine.engine, greedy({1, 2, 3}, 5));
           if (!request.ok()) {
             if (request.status().code() == Code::kClosed) break;
             continue;  // QUEUE_FULL
@@ -183,7 +183,7 @@ TEST(full_queue_refuses_at_once_and_recovers) {
   std::vector<std::shared_ptr<Request>> requests = {must_submit(*engine.engine, greedy({1}, 2))};
   gate.wait_until_reached();  // the first one runs
   for (int i = 0; i < 4; ++i) requests.push_back(must_submit(*engine.engine, greedy({2}, 2)));
-  const auto refused = engine->submit(greedy({3}, 2));
+  const auto refused = submit(*engine.engine, greedy({3}, 2));
   ASSERT(!refused.ok());
   EXPECT(refused.status().code() == Code::kQueueFull);
   EXPECT(refused.status().message().find("4") != std::string_view::npos);
@@ -333,8 +333,9 @@ TEST(a_broken_invariant_closes_the_engine_and_not_the_process) {
     const Answer answer = collect(*bad);
     EXPECT(answer.status.code() == Code::kInternal);
     EXPECT(answer.status.message().find("fake kernel broke") != std::string_view::npos);
-    EXPECT(soon([&] { return engine->submit(greedy({1}, 1)).status().code() == Code::kClosed; }));
-    const auto refused = engine->submit(greedy({1}, 1));
+    EXPECT(soon(
+        [&] { return submit(*engine.engine, greedy({1}, 1)).status().code() == Code::kClosed; }));
+    const auto refused = submit(*engine.engine, greedy({1}, 1));
     EXPECT(refused.status().message().find("fake kernel broke") != std::string_view::npos);
     EXPECT_EQ(engine->stats().running, 0);
   }
@@ -370,7 +371,7 @@ TEST(an_engine_that_breaks_while_it_takes_pages_back_loses_no_request) {
         EXPECT(status.code() == Code::kInternal || status.code() == Code::kClosed);
       }
     }
-    EXPECT(engine->submit(greedy({1}, 1)).status().code() == Code::kClosed);
+    EXPECT(submit(*engine.engine, greedy({1}, 1)).status().code() == Code::kClosed);
     const EngineStats stats = engine->stats();
     EXPECT_EQ(stats.queue_tokens, 0);
     EXPECT_EQ(stats.queue_depth + stats.waiting + stats.running, 0);
@@ -398,7 +399,7 @@ TEST(forked_child_gets_errors_and_can_destroy_in_any_order) {
     Chunk chunk;
     bool ok = request->next(-1, &chunk).code() == Code::kClosed &&
               request->wait(-1).code() == Code::kClosed;
-    ok = ok && engine->engine->submit(greedy({1}, 1)).status().code() == Code::kClosed;
+    ok = ok && submit(*engine->engine, greedy({1}, 1)).status().code() == Code::kClosed;
     request->cancel();
     engine->engine->shutdown();
     with_rows.reset();
@@ -470,7 +471,7 @@ TEST(eight_client_threads) {
         RequestOptions options = greedy(prompt, 1 + static_cast<int32_t>(key % 40));
         options.priority = static_cast<int32_t>(key % 5) - 2;
         const int32_t count = options.max_tokens;
-        auto request = engine->submit(std::move(options));
+        auto request = submit(*engine.engine, std::move(options));
         if (!request.ok()) {  // QUEUE_FULL
           std::this_thread::yield();
           continue;

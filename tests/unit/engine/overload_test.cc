@@ -224,7 +224,7 @@ TEST(refusals_say_what_is_full) {
   while (engine->stats().running == 0) std::this_thread::yield();
   requests.push_back(must_submit(*engine.engine, greedy(some_prompt(1, 30), 5)));
   const auto refused = [&](int32_t prompt, const char* words) {
-    const auto request = engine->submit(greedy(some_prompt(2, prompt), 5));
+    const auto request = submit(*engine.engine, greedy(some_prompt(2, prompt), 5));
     EXPECT(!request.ok() && request.status().code() == Code::kQueueFull);
     EXPECT(std::string(request.status().message()).find(words) != std::string::npos);
   };
@@ -254,7 +254,7 @@ TEST(the_bytes_of_live_requests_are_bounded) {
   std::vector<std::shared_ptr<Request>> kept;
   Status refusal;
   while (refusal.ok()) {
-    auto request = engine->submit(greedy({1}, 100));
+    auto request = submit(*engine.engine, greedy({1}, 100));
     if (!request.ok()) {
       refusal = request.status();
     } else {
@@ -270,12 +270,12 @@ TEST(the_bytes_of_live_requests_are_bounded) {
   // The engine thread may hold the last one a moment longer.
   bool again = false;
   for (const int64_t end = parallel::now_ns() + 10'000'000'000; !again && parallel::now_ns() < end;)
-    again = engine->submit(greedy({1}, 100)).ok();
+    again = submit(*engine.engine, greedy({1}, 100)).ok();
   EXPECT(again);
   // What alone is more than the bound will never fit, and is told so.
   RequestOptions large = greedy({1}, 200);
   large.samples = 20;
-  const auto never = engine->submit(std::move(large));
+  const auto never = submit(*engine.engine, std::move(large));
   EXPECT(!never.ok() && never.status().code() == Code::kOutOfMemory);
 }
 
@@ -295,7 +295,7 @@ TEST(a_cache_that_is_too_small_delays_and_loses_nothing) {
   EXPECT(engine->stats().preemptions > 0);
   EXPECT_EQ(engine->stats().kv_pages_used, 0);
   // What could never fit is refused when it is submitted.
-  const auto never = engine->submit(greedy(some_prompt(1, 200), 57));
+  const auto never = submit(*engine.engine, greedy(some_prompt(1, 200), 57));
   EXPECT(!never.ok() && never.status().code() == Code::kOutOfMemory);
   EXPECT_EQ(engine->stats().rejected[size_t(RejectReason::kMemory)], 1);
 }
