@@ -63,14 +63,19 @@ class TokenizerTask {
   parallel::OsThread thread_;
 };
 
-// Where in which file the bytes of a view lie; they may be dropped once they are packed.
-void give_back(const formats::GgufModel& file, const TensorView& view) {
+// Tells the file that the bytes lie in.
+void advise(const formats::GgufModel& file, std::span<const std::byte> bytes, plan::FileUse use) {
   for (const auto& part : file.files()) {
-    const std::span<const std::byte> bytes = part->bytes();
-    if (view.data >= bytes.data() && view.data < bytes.data() + bytes.size()) {
-      part->advise_dont_need(static_cast<uint64_t>(view.data - bytes.data()),
-                             static_cast<uint64_t>(view.bytes()));
-      return;
+    const std::span<const std::byte> all = part->bytes();
+    if (bytes.data() < all.data() || bytes.data() >= all.data() + all.size()) continue;
+    const auto offset = static_cast<uint64_t>(bytes.data() - all.data());
+    switch (use) {
+      case plan::FileUse::kSoon:
+        return part->advise_will_need(offset, bytes.size());
+      case plan::FileUse::kNow:
+        return part->populate(offset, bytes.size());
+      case plan::FileUse::kOver:
+        return part->advise_dont_need(offset, bytes.size());
     }
   }
 }
@@ -142,7 +147,9 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
     if (progress.stopped()) return cancelled();
     return model.file().check_unchanged();
   };
-  options.after_read = [&](const TensorView& view) { give_back(model.file(), view); };
+  options.file_use = [&](std::span<const std::byte> bytes, plan::FileUse use) {
+    advise(model.file(), bytes, use);
+  };
   options.progress = [&](int64_t done, int64_t total) {
     (void)progress.step("packing weights", static_cast<uint64_t>(done),
                         static_cast<uint64_t>(total));

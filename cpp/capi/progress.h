@@ -4,6 +4,7 @@
 // as "stop".
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "lmnative/common.h"
@@ -26,12 +27,12 @@ class Progress {
     }
     return !stopped_;
   }
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return stopped_; }  // any thread; step() is the owner's
 
  private:
   lmn_progress_fn function_;
   void* user_;
-  bool stopped_ = false;
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace lmn::capi

@@ -184,13 +184,18 @@ void pack(const PackRequest& request, const PackedMatrix& m, std::byte* data,
     const PackedSegment& s = m.segments[m.interleaved ? 0 : i];
     const int64_t lanes = lanes_of(kIsa, piece.dtype), file_row = row_bytes(piece.dtype, m.columns);
     const int64_t bytes = panel_bytes(piece.dtype, m.columns, lanes);
-    for (int64_t panel = 0; panel < divide_up(piece.shape[0], lanes); ++panel) {
-      const int64_t at =
-          s.offset + (m.interleaved ? 2 * panel + static_cast<int64_t>(i) : panel) * bytes;
-      if (at < share_begin || at >= share_end) continue;
+    const int64_t begin = s.offset + (m.interleaved ? static_cast<int64_t>(i) * bytes : 0);
+    const int64_t step = m.interleaved ? 2 * bytes : bytes;
+    // The first panel at or past a packed byte.
+    const auto panel_at = [&](int64_t byte) {
+      return byte <= begin
+                 ? 0
+                 : std::min(divide_up(byte - begin, step), divide_up(piece.shape[0], lanes));
+    };
+    for (int64_t panel = panel_at(share_begin); panel < panel_at(share_end); ++panel) {
       const int64_t first = panel * lanes;
       kIsa.pack({piece.dtype, m.input_type, m.columns, piece.data + first * file_row,
-                 std::min(lanes, piece.shape[0] - first), data + at});
+                 std::min(lanes, piece.shape[0] - first), data + begin + panel * step});
     }
   }
 }

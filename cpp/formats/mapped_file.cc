@@ -24,6 +24,8 @@ constexpr int kMadvPopulateRead = MADV_POPULATE_READ;
 constexpr int kMadvPopulateRead = 22;
 #endif
 
+uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
 std::string reason(int error_number) { return std::system_category().message(error_number); }
 
 Status system_error(const std::string& path, const char* what, int error_number) {
@@ -182,9 +184,25 @@ Status MappedFile::check_unchanged() const {
   return {};
 }
 
+// All pages that the range touches.
+void MappedFile::advise_around(uint64_t offset, uint64_t length, int advice) const {
+  if (mode_ == ReadMode::kCopy || offset >= size_) return;
+  const uint64_t page = page_bytes();
+  const uint64_t first = offset / page * page;
+  ::madvise(data_ + first, offset - first + std::min<uint64_t>(length, size_ - offset), advice);
+}
+
+void MappedFile::advise_will_need(uint64_t offset, uint64_t length) const {
+  advise_around(offset, length, MADV_WILLNEED);
+}
+
+void MappedFile::populate(uint64_t offset, uint64_t length) const {
+  advise_around(offset, length, kMadvPopulateRead);
+}
+
 void MappedFile::advise_dont_need(uint64_t offset, uint64_t length) const {
   if (mode_ == ReadMode::kCopy || offset >= size_) return;
-  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t page = page_bytes();
   const uint64_t end = offset + std::min<uint64_t>(length, size_ - offset);
   const uint64_t first = (offset + page - 1) / page * page;
   // The last page of the file is whole even though the file ends inside it.

@@ -34,6 +34,12 @@ namespace lmn::plan {
 // as much.
 inline constexpr int64_t kReplicateRows = 4;
 
+enum class FileUse : int32_t {
+  kSoon = 0,  // read a few milliseconds from now
+  kNow = 1,   // read next, by this thread
+  kOver = 2,  // not needed any more: the pages may be dropped
+};
+
 struct PlanOptions {
   // Bounds of the symbols: what one run may hold at most. All at least 1.
   int64_t max_tokens = 0;              // "tokens"
@@ -44,11 +50,12 @@ struct PlanOptions {
   // Called once with the bytes of packed weights and of the arena, before they are allocated: an
   // error ends the build. May be null.
   std::function<Status(int64_t packed, int64_t arena)> before_allocation;
-  // Called before a tensor of the file is read: an error ends the build (the file changed). May be
-  // null.
+  // Called by any member of the team when it begins a tensor of the file: an error ends the build
+  // (the file changed). May be null.
   std::function<Status(const TensorView& tensor)> before_read;
-  // Called when the tensor is not needed any more: its pages may be dropped. May be null.
-  std::function<void(const TensorView& tensor)> after_read;
+  // What happens to bytes of the file, told by any member of the team, a few megabytes at a time.
+  // May be null.
+  std::function<void(std::span<const std::byte> bytes, FileUse use)> file_use;
   // Bytes of weights packed so far, and of all. Called by the building thread. May be null.
   std::function<void(int64_t done, int64_t total)> progress;
 };

@@ -2,7 +2,10 @@
 #include "plan/weights.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "core/float16.h"
 #include "plan/arena.h"
@@ -39,9 +42,15 @@ Status before_read(const PlanOptions& options, const graph::Piece& piece) {
   return options.before_read(piece.view).with_context(piece.name);
 }
 
-void after_read(const PlanOptions& options, const graph::Piece& piece) {
-  if (options.after_read) options.after_read(piece.view);
+std::span<const std::byte> bytes_of(const TensorView& view) {
+  return {view.data, static_cast<size_t>(view.bytes())};
 }
+
+// Packed bytes of a slice: a huge page, so that two members rarely fault the same one in.
+constexpr int64_t kSliceBytes = int64_t{2} << 20;
+// Slices from the one that is packed to the one that the system is asked to read from the disk:
+// 16 MiB, some milliseconds of a fast disk.
+constexpr size_t kSlicesAhead = 8;
 
 }  // namespace
 
@@ -101,49 +110,125 @@ size_t Weights::add_vector(const graph::Value& value) {
   return vectors_.size() - 1;
 }
 
-Status Weights::fill(Matrix* matrix, parallel::ThreadTeam& team, const PlanOptions& options) {
-  for (const graph::Piece& piece : matrix->constant->pieces)
-    LMN_RETURN_IF_ERROR(before_read(options, piece));
-  const ops::PackRequest request{matrix->views, matrix->packed.input_type,
-                                 matrix->packed.interleaved};
-  std::byte* data = block_.data() + matrix->offset;
-  team.run([&](int index) {
-    ops::Worker worker;
-    worker.index = worker.part = index;
-    worker.parts = team.size();
-    table_.pack(request, matrix->packed, data, worker);
-  });
-  matrix->packed.data = data;
-  for (const graph::Piece& piece : matrix->constant->pieces) after_read(options, piece);
-  return {};
-}
-
 Status Weights::fill(const Vector& vector, const PlanOptions& options) {
   std::vector<float> values;
   values.reserve(static_cast<size_t>(vector.length));
   for (const graph::Piece& piece : vector.constant->pieces) {
     LMN_RETURN_IF_ERROR(before_read(options, piece));
     append_floats(piece.view, &values);
-    after_read(options, piece);
+    if (options.file_use) options.file_use(bytes_of(piece.view), FileUse::kOver);
   }
   return device_.copy_from_host(block_.data() + vector.offset, values.data(),
                                 values.size() * sizeof(float));
 }
+
+// The filling of all matrices by a team. Members share the counters alone.
+class Weights::Loading {
+ public:
+  Loading(Weights& weights, const PlanOptions& options) : weights_(weights), options_(options) {
+    for (const auto& matrix : weights.matrices_) {
+      const auto parts =
+          static_cast<int32_t>(std::max<int64_t>(1, matrix->packed.bytes / kSliceBytes));
+      for (int32_t part = 0; part < parts; ++part) slices_.push_back({matrix.get(), part, parts});
+    }
+    for (size_t i = 0; i < std::min(kSlicesAhead, slices_.size()); ++i)
+      tell(slices_[i], FileUse::kSoon);
+  }
+
+  void work(int index) {
+    while (!stop_.load(std::memory_order_relaxed)) {
+      const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
+      if (i >= slices_.size()) return;
+      if (i + kSlicesAhead < slices_.size()) tell(slices_[i + kSlicesAhead], FileUse::kSoon);
+      const Slice& slice = slices_[i];
+      if (slice.part == 0 && !begin(*slice.matrix)) return;
+      tell(slice, FileUse::kNow);
+      pack(slice, index);
+      tell(slice, FileUse::kOver);
+      const int64_t bytes = slice.matrix->packed.bytes / slice.parts;
+      const int64_t done = done_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+      if (index == 0 && options_.progress) options_.progress(done, weights_.bytes_);
+    }
+  }
+
+  // Once no member works.
+  Status result() {
+    // Slices leave the pages that they share with their neighbours.
+    for (const auto& matrix : weights_.matrices_) {
+      for (const TensorView& view : matrix->views) {
+        if (options_.file_use) options_.file_use(bytes_of(view), FileUse::kOver);
+      }
+    }
+    return std::move(failure_);
+  }
+
+ private:
+  bool begin(const Matrix& matrix) {
+    for (const graph::Piece& piece : matrix.constant->pieces) {
+      Status status = before_read(options_, piece);
+      if (status.ok()) continue;
+      const std::lock_guard<std::mutex> lock(failure_mutex_);
+      if (failure_.ok()) failure_ = std::move(status);
+      stop_.store(true, std::memory_order_relaxed);
+      return false;
+    }
+    return true;
+  }
+
+  void pack(const Slice& slice, int index) {
+    const Matrix& matrix = *slice.matrix;
+    ops::Worker worker;
+    worker.index = index;
+    worker.part = slice.part;
+    worker.parts = slice.parts;
+    weights_.table_.pack({matrix.views, matrix.packed.input_type, matrix.packed.interleaved},
+                         matrix.packed, weights_.block_.data() + matrix.offset, worker);
+  }
+
+  // A share of the packed bytes is the same share of the file's bytes, but for the panels at its
+  // ends: these bytes are a hint.
+  void tell(const Slice& slice, FileUse use) const {
+    if (!options_.file_use) return;
+    const ops::PackedMatrix& packed = slice.matrix->packed;
+    const auto begin = static_cast<double>(packed.bytes) * slice.part / slice.parts;
+    const auto end = static_cast<double>(packed.bytes) * (slice.part + 1) / slice.parts;
+    for (size_t i = 0; i < slice.matrix->views.size(); ++i) {
+      const ops::PackedSegment& segment = packed.segments[packed.interleaved ? 0 : i];
+      const std::span<const std::byte> all = bytes_of(slice.matrix->views[i]);
+      const auto at = [&](double packed_offset) {
+        const double share = (packed_offset - static_cast<double>(segment.offset)) /
+                             static_cast<double>(segment.bytes);
+        return static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(all.size()));
+      };
+      const size_t first = at(begin), last = at(end);
+      if (first < last) options_.file_use(all.subspan(first, last - first), use);
+    }
+  }
+
+  Weights& weights_;
+  const PlanOptions& options_;
+  std::vector<Slice> slices_;
+  std::atomic<size_t> next_{0};
+  std::atomic<int64_t> done_{0};  // bytes
+  std::atomic<bool> stop_{false};
+  std::mutex failure_mutex_;
+  Status failure_;
+};
 
 Status Weights::load(parallel::ThreadTeam& team, const PlanOptions& options) {
   Result<DeviceBlock> block = DeviceBlock::create(device_, static_cast<size_t>(bytes_));
   if (!block.ok()) return std::move(block).status().with_context("packed weights");
   block_ = std::move(block).value();
   for (const Vector& vector : vectors_) LMN_RETURN_IF_ERROR(fill(vector, options));
-  int64_t done = 0;
-  for (const auto& matrix : matrices_) {
-    LMN_RETURN_IF_ERROR(fill(matrix.get(), team, options));
-    done += matrix->packed.bytes;
-    if (options.progress) options.progress(done, bytes_);
-  }
+  Loading loading(*this, options);
+  team.run([&](int index) { loading.work(index); });
+  LMN_RETURN_IF_ERROR(loading.result());
   if (options.progress) options.progress(bytes_, bytes_);
-  for (const auto& matrix : matrices_) matrix->views.clear();
-  for (const auto& matrix : matrices_) matrix->constant.reset();
+  for (const auto& matrix : matrices_) {
+    matrix->packed.data = block_.data() + matrix->offset;
+    matrix->views.clear();
+    matrix->constant.reset();
+  }
   for (Vector& vector : vectors_) vector.constant.reset();
   return {};
 }

@@ -2,8 +2,10 @@
 //
 // Weights: the constants of a graph as kernels want them, in one block of device memory. First
 // everything is registered, so that what is used twice is stored once and the size is known before
-// a byte is read; then load() reads the file, one tensor after the other, each packed by the whole
-// team.
+// a byte is read; then load() reads the file from front to back as one list of slices, of which
+// each member of the team takes the next. A member faults its slice of the file in, packs it, which
+// faults the packed memory in, and lets go of it: besides the packed weights, memory holds a few
+// slices of the file.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +50,11 @@ class Weights {
     ops::PackedMatrix packed;
     int64_t offset = 0;  // in block_
   };
+  // Share `part` of `parts` of a matrix.
+  struct Slice {
+    Matrix* matrix;
+    int32_t part, parts;
+  };
   struct Vector {
     std::shared_ptr<const graph::Constant> constant;
     std::string name;
@@ -57,7 +64,7 @@ class Weights {
 
   int64_t reserve(int64_t bytes);
   Matrix* find(const graph::Constant& constant, bool interleaved, const DType* input_type);
-  Status fill(Matrix* matrix, parallel::ThreadTeam& team, const PlanOptions& options);
+  class Loading;
   Status fill(const Vector& vector, const PlanOptions& options);
 
   Device& device_;

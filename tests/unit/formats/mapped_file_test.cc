@@ -74,7 +74,9 @@ TEST(advice_never_changes_the_bytes) {
                                   uint64_t{5 * 4096 + 100}, kHuge}) {
       for (const uint64_t length :
            {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{9000}, kHuge}) {
+        (*file)->advise_will_need(offset, length);
         (*file)->advise_dont_need(offset, length);
+        (*file)->populate(offset, length);
       }
     }
     EXPECT(same(**file, bytes));

@@ -4,8 +4,11 @@
 // nothing points into it afterwards.
 #include "plan/plan.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "core/float16.h"
 #include "graph/builder.h"
@@ -154,7 +157,12 @@ TEST(weights_are_read_in_order_between_check_and_release) {
     log.push_back("+" + name(view));
     return Status();
   };
-  options.after_read = [&](const TensorView& view) { log.push_back("-" + name(view)); };
+  options.file_use = [&](std::span<const std::byte> bytes, plan::FileUse use) {
+    TensorView view;
+    view.data = bytes.data();
+    const std::string entry = (use == plan::FileUse::kOver ? "-" : "?") + name(view);
+    if (use != plan::FileUse::kSoon && log.back() != entry) log.push_back(entry);
+  };
   int64_t last = 0, total = 0;
   options.progress = [&](int64_t done, int64_t all) {
     EXPECT(done >= last && done <= all);
@@ -163,9 +171,63 @@ TEST(weights_are_read_in_order_between_check_and_release) {
   };
   auto plan = make_plan(graph, device, *team, options);
   EXPECT(log == (std::vector<std::string>{"+norm.weight", "-norm.weight", "+out.bias", "-out.bias",
-                                          "+out.weight", "-out.weight"}));
+                                          "+out.weight", "?out.weight", "-out.weight"}));
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, plan->packed_bytes());
+}
+
+// Of a matrix of 12 MiB, in which a merged pair of 3 MiB each.
+TEST(large_weights_are_read_in_slices) {
+  constexpr int64_t kColumns = 512, kRows[] = {3072, 1536, 1536};
+  for (const int threads : {1, 3}) {
+    File file;
+    Builder b;
+    const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", kColumns}));
+    std::vector<Piece> pieces;
+    for (const int64_t rows : kRows)
+      pieces.push_back(file.floats("w" + std::to_string(rows), {rows, kColumns}, 0, 1));
+    b.output(b.linear(x, b.constant(pieces[0]), kNone, false, "one"), "y");
+    b.output(b.linear(x, b.constant(Constant{{pieces[1], pieces[2]}}), kNone, false, "two"), "z");
+    std::mutex mutex;
+    std::map<plan::FileUse, std::vector<std::span<const std::byte>>> told;
+    plan::PlanOptions options = plan_options(8);
+    options.file_use = [&](std::span<const std::byte> bytes, plan::FileUse use) {
+      const std::lock_guard lock(mutex);
+      if (use == plan::FileUse::kNow) {  // the disk was asked for it
+        const auto& soon = told[plan::FileUse::kSoon];
+        EXPECT(std::any_of(soon.begin(), soon.end(),
+                           [&](auto other) { return other.data() == bytes.data(); }));
+      }
+      told[use].push_back(bytes);
+    };
+    HostDevice device;
+    auto team = make_team(threads);
+    auto plan = make_plan(finish(b), device, *team, options);
+    for (auto& [use, ranges] : told) {
+      for (const Piece& piece : pieces) {
+        const size_t bytes = static_cast<size_t>(piece.view.bytes());
+        // Every byte once; at the end, all of the tensor once more.
+        std::vector<int> times(bytes);
+        for (const std::span<const std::byte> range : ranges) {
+          if (range.data() < piece.view.data || range.data() >= piece.view.data + bytes) continue;
+          ASSERT(range.size() <= size_t{4} << 20 || range.size() == bytes);
+          const auto first = range.data() - piece.view.data;
+          for (size_t i = 0; i < range.size(); ++i) ++times[static_cast<size_t>(first) + i];
+        }
+        const int want = use == plan::FileUse::kOver ? 2 : 1;
+        EXPECT(std::all_of(times.begin(), times.end(), [&](int n) { return n == want; }));
+      }
+    }
+    // Column 1 alone: y[row] is w[row][1].
+    plan->set_symbol("tokens", 1);
+    std::fill_n(plan->input<float>("x"), kColumns, 0.0f);
+    plan->input<float>("x")[1] = 1;
+    plan->run(*team);
+    for (int64_t row = 0; row < kRows[0]; ++row)
+      EXPECT_EQ(plan->output("y")[row], static_cast<float>(row * kColumns + 1));
+    for (int64_t row = 0; row < 2 * kRows[1]; ++row)
+      EXPECT_EQ(plan->output("z")[row], static_cast<float>(row % kRows[1] * kColumns + 1));
+  }
 }
 
 TEST(a_file_that_changed_ends_the_build) {
