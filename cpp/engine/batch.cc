@@ -9,20 +9,21 @@ namespace lmn::engine {
 
 StepSizes write_batch(std::span<const Slice> step,
                       std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits,
-                      const StepInputs& inputs) {
+                      int32_t page_step, const StepInputs& inputs) {
   StepSizes sizes;
   for (const Slice& slice : step) {
     const Sequence& sequence = *running[static_cast<size_t>(slice.sequence)];
     const std::vector<int32_t>& pages = sequence.cache.pages;
-    std::copy(pages.begin(), pages.end(),
-              inputs.block_tables + int64_t{sizes.sequences} * limits.table_stride);
+    std::transform(pages.begin(), pages.end(),
+                   inputs.block_tables + int64_t{sizes.sequences} * limits.table_stride,
+                   [page_step](int32_t page) { return page * page_step; });
     std::copy_n(sequence.tokens() + slice.begin, slice.tokens, inputs.token_ids + sizes.tokens);
     for (int32_t i = 0; i < slice.tokens; ++i) {
       const int32_t position = slice.begin + i, row = sizes.tokens + i;
       inputs.positions[row] = position;
       inputs.sequence_index[row] = sizes.sequences;
-      inputs.kv_slots[row] = pages[static_cast<size_t>(position / kKvPageTokens)] * kKvPageTokens +
-                             position % kKvPageTokens;
+      const int32_t place = pages[static_cast<size_t>(position / kKvPageTokens)] * page_step;
+      inputs.kv_slots[row] = place * kKvPageTokens + position % kKvPageTokens;
     }
     // A step without outputs for a sequence, its last row, or all rows.
     for (int32_t i = slice.tokens - slice.outputs; i < slice.tokens; ++i) {

@@ -13,9 +13,9 @@
 
 namespace lmn::engine {
 
-// Every slice's sequence has pages for its tokens.
+// Every slice's sequence has pages for its tokens. `page_step`: KvCache's.
 StepSizes write_batch(std::span<const Slice> step,
                       std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits,
-                      const StepInputs& inputs);
+                      int32_t page_step, const StepInputs& inputs);
 
 }  // namespace lmn::engine

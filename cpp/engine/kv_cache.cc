@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kv_cache.h"
 
-#include <limits>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -24,12 +24,14 @@ Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens) {
   }
   const int64_t pages = kv_pages(tokens);
   int64_t bytes = 0;
-  const bool overflow = __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim,
-                                               kKvPageTokens * row_bytes(dtype, 1), &bytes) ||
-                        __builtin_mul_overflow(pages, bytes, &bytes) ||
-                        __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes);
-  // A slot (page * page_tokens + offset) is an int32.
-  if (overflow || pages > std::numeric_limits<int32_t>::max() / kKvPageTokens) {
+  int32_t slots = 0;  // (page * page_step + array) * page_tokens + offset
+  const bool overflow =
+      __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim,
+                             kKvPageTokens * row_bytes(dtype, 1), &bytes) ||
+      __builtin_mul_overflow(pages, bytes, &bytes) ||
+      __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes) ||
+      __builtin_mul_overflow(pages, int64_t{kKvPageTokens} * std::max(2 * shape.layers, 1), &slots);
+  if (overflow) {
     return error(Code::kInvalidArgument,
                  "kv_tokens is %lld, more than a KV cache can address; lower it",
                  static_cast<long long>(tokens));
@@ -72,34 +74,25 @@ Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtyp
   cache.region_ = *region;
   cache.bytes_ = bytes;
   cache.ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kKv, bytes);
-  const int64_t array_bytes =
-      pages * page_bytes;  // a multiple of 64: kKvPageTokens elements of two bytes are 64
-  for (size_t layer = 0; layer < cache.layers_.size(); ++layer) {
-    cache.layers_[layer].k = cache.region_ + static_cast<int64_t>(2 * layer) * array_bytes;
-    cache.layers_[layer].v = cache.layers_[layer].k + array_bytes;
+  // page_bytes is a multiple of 64: kKvPageTokens elements of two bytes are 64.
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    cache.layers_[static_cast<size_t>(layer)] = {cache.array(0, 2 * layer),
+                                                 cache.array(0, 2 * layer + 1)};
   }
   return cache;
 }
 
 Status KvCache::scrub(int32_t page) {
-  for (const KvLayerMemory& layer : layers_) {
-    LMN_RETURN_IF_ERROR(
-        device_->copy_from_host(layer.k + page * page_bytes_, zeros_.data(), zeros_.size()));
-    LMN_RETURN_IF_ERROR(
-        device_->copy_from_host(layer.v + page * page_bytes_, zeros_.data(), zeros_.size()));
+  for (int32_t i = 0; i < page_step(); ++i) {
+    LMN_RETURN_IF_ERROR(device_->copy_from_host(array(page, i), zeros_.data(), zeros_.size()));
   }
   return {};
 }
 
 Status KvCache::copy_page(int32_t from, int32_t to) {
-  const auto bytes = static_cast<size_t>(page_bytes_);
-  for (const KvLayerMemory& layer : layers_) {
-    LMN_RETURN_IF_ERROR(
-        device_->copy(layer.k + to * page_bytes_, layer.k + from * page_bytes_, bytes));
-    LMN_RETURN_IF_ERROR(
-        device_->copy(layer.v + to * page_bytes_, layer.v + from * page_bytes_, bytes));
-  }
-  return {};
+  if (region_ == nullptr) return {};
+  return device_->copy(array(to, 0), array(from, 0),
+                       static_cast<size_t>(page_step() * page_bytes_));
 }
 
 }  // namespace lmn::engine

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KvCache: one region of device memory for the keys and values of all sequences, cut into pages of
-// kKvPageTokens tokens. A page holds the same tokens of every layer; its number is its place in
-// every layer's array (layout: ops::KvLayer). Who holds which page is the business of PagePool. Of
-// the engine thread alone.
+// kKvPageTokens tokens. A page holds the keys and values of the same tokens for every layer, one
+// array of page_bytes each: k and v of layer 0, of layer 1, and so on. So memory is touched in the
+// measure in which tokens come, and what was never used costs none. Kernels see arrays of such
+// pages (layout: ops::KvLayer); page p is number p * page_step() in each. Who holds which page is
+// the business of PagePool. Of the engine thread alone.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +46,8 @@ class KvCache {
   ~KvCache();
 
   int32_t pages() const { return pages_; }
+  // Arrays of a page: the distance of pages in kernels' page numbers.
+  int32_t page_step() const { return static_cast<int32_t>(2 * layers_.size()); }
   KvBinding binding() const { return {layers_, dtype_, kKvPageTokens}; }
   int64_t bytes() const { return bytes_; }
 
@@ -55,6 +59,9 @@ class KvCache {
 
  private:
   KvCache(Device& device, const KvShape& shape, DType dtype, int32_t pages);
+  std::byte* array(int32_t page, int32_t index) const {
+    return region_ + (int64_t{page} * page_step() + index) * page_bytes_;
+  }
 
   Device* device_;
   std::byte* region_ = nullptr;

@@ -23,7 +23,7 @@ void Engine::Impl::step(int64_t begin_ns) {
   times.begin = begin_ns;
   compose();
   times.scheduled = parallel::now_ns();
-  const StepSizes sizes = write_batch(step_, running_, limits_, inputs_);
+  const StepSizes sizes = write_batch(step_, running_, limits_, kv_.page_step(), inputs_);
   times.prepared = parallel::now_ns();
   const Result<const float*> logits = parts_.runner->run(sizes, *parts_.team);
   times.ran = parallel::now_ns();

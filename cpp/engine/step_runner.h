@@ -49,7 +49,8 @@ struct KvShape {
   int32_t head_dim = 0;
 };
 
-// Memory of one layer, laid out as ops::KvLayer says. Belongs to the KvCache.
+// Memory of one layer, laid out as ops::KvLayer says: page numbers in block_tables and kv_slots are
+// places behind k and v. The arrays of layers interleave. Belongs to the KvCache.
 struct KvLayerMemory {
   std::byte* k = nullptr;
   std::byte* v = nullptr;

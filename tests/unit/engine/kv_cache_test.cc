@@ -11,7 +11,7 @@
 namespace lmn::engine {
 namespace {
 
-TEST(layers_are_disjoint_and_aligned) {
+TEST(a_page_holds_all_layers_side_by_side) {
   FakeDevice device;
   memory::Ledger ledger;
   {
@@ -20,19 +20,17 @@ TEST(layers_are_disjoint_and_aligned) {
     ASSERT_OK(cache);
     EXPECT_EQ(cache->pages(), 4);
     const int64_t array =
-        4 * 2 * 64 * kKvPageTokens * 2;  // pages * kv_heads * head_dim * page_tokens * sizeof(f16)
-    EXPECT_EQ(cache->bytes(), 2 * 3 * array);
+        2 * 64 * kKvPageTokens * 2;  // kv_heads * head_dim * page_tokens * sizeof(f16)
+    EXPECT_EQ(cache->page_step(), 2 * 3);
+    EXPECT_EQ(cache->bytes(), 4 * 2 * 3 * array);
     EXPECT_EQ(ledger.snapshot()[memory::Owner::kKv].current, cache->bytes());
     EXPECT_EQ(device.allocated, cache->bytes());
-    std::vector<const std::byte*> begins;
+    const std::byte* begin = device.last.data();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % 64, uintptr_t{0});
+    int64_t i = 0;
     for (const KvLayerMemory& layer : cache->binding().layers) {
-      begins.push_back(layer.k);
-      begins.push_back(layer.v);
-    }
-    std::sort(begins.begin(), begins.end());
-    for (size_t i = 0; i < begins.size(); ++i) {
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(begins[i]) % 64, uintptr_t{0});
-      EXPECT_EQ(begins[i] - begins[0], static_cast<ptrdiff_t>(i) * array);
+      EXPECT_EQ(layer.k - begin, i++ * array);
+      EXPECT_EQ(layer.v - begin, i++ * array);
     }
   }
   EXPECT_EQ(device.allocated, 0);
@@ -44,19 +42,34 @@ TEST(scrub_clears_its_page_and_no_other) {
   memory::Ledger ledger;
   auto cache = KvCache::create(device, {2, 1, 4}, DType::kF32, 96, ledger);
   ASSERT_OK(cache);
-  const int64_t page = 4 * kKvPageTokens * 4;
-  for (const KvLayerMemory& layer : cache->binding().layers) {
-    std::memset(layer.k, 0xFF, size_t(3 * page));
-    std::memset(layer.v, 0xFF, size_t(3 * page));
+  const int64_t array = 4 * kKvPageTokens * 4;
+  const auto memory = [&](int64_t page) {  // of layers 0 and 1, k and v, as a kernel finds them
+    std::vector<std::byte*> out;
+    for (const KvLayerMemory& layer : cache->binding().layers) {
+      out.push_back(layer.k + page * cache->page_step() * array);
+      out.push_back(layer.v + page * cache->page_step() * array);
+    }
+    return out;
+  };
+  const auto holds = [&](int64_t page, int index, int value) {
+    const std::byte* begin = memory(page)[size_t(index)];
+    return std::all_of(begin, begin + array, [&](std::byte b) { return b == std::byte(value); });
+  };
+  for (int page = 0; page < 3; ++page) {
+    for (int i = 0; i < 4; ++i)
+      std::memset(memory(page)[size_t(i)], 10 * page + i + 1, size_t(array));
   }
   EXPECT(cache->scrub(1).ok());
-  for (const KvLayerMemory& layer : cache->binding().layers) {
-    for (const std::byte* array : {layer.k, layer.v}) {
-      for (int64_t i = 0; i < 3 * page; ++i) {
-        if (array[i] != (i / page == 1 ? std::byte{0} : std::byte{0xFF}))
-          testing::report_failure(__FILE__, __LINE__, "byte");
-      }
-    }
+  for (int i = 0; i < 4; ++i) {
+    EXPECT(holds(0, i, i + 1));
+    EXPECT(holds(1, i, 0));
+    EXPECT(holds(2, i, 20 + i + 1));
+  }
+  EXPECT(cache->copy_page(2, 1).ok());
+  for (int i = 0; i < 4; ++i) {
+    EXPECT(holds(0, i, i + 1));
+    EXPECT(holds(1, i, 20 + i + 1));
+    EXPECT(holds(2, i, 20 + i + 1));
   }
 }
 
@@ -68,6 +81,7 @@ TEST(a_model_without_layers_takes_no_memory) {
   EXPECT_EQ(cache->bytes(), 0);
   EXPECT_EQ(cache->pages(), 32);
   EXPECT(cache->scrub(3).ok());
+  EXPECT(cache->copy_page(3, 2).ok());
 }
 
 class PoorDevice : public FakeDevice {
