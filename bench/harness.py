@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from models.catalogue import Catalogue
 
 BENCH = Path(__file__).resolve().parent
 DEFAULT_MODEL = "smollm2-135m"
+PAUSE_S = 0.05  # between contenders: the threads of the last one stop spinning
 
 
 class CheckFailed(Exception):
@@ -150,6 +152,7 @@ def alternate(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[s
     for i in range(rounds):
         order = list(contenders) if i % 2 == 0 else list(reversed(contenders))
         for name in order:
+            time.sleep(PAUSE_S if len(contenders) > 1 else 0)
             samples[name].append(contenders[name]())
     return samples
 

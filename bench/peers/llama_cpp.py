@@ -54,6 +54,8 @@ class Session:
         api.llama_log_set(self._log, ctypes.c_void_p())
         api.llama_backend_init()
         self.model = api.llama_model_load_from_file(path.encode(), api.llama_model_default_params())
+        if not self.model:
+            raise RuntimeError(f"llama.cpp does not read {path}")
         params = api.llama_context_default_params()
         params.n_ctx = -(-context // 256) * 256 * sequences
         params.n_seq_max = sequences

@@ -75,15 +75,14 @@ class Match:
         )
         self.peers = {}
         self.versions = {}
-        try:
-            for peer in context.peers(["llama_cpp", "openvino_genai", "ctranslate2"]):
-                wanted = peer.LABELS if peer.LABELS is None or not context.quick else peer.LABELS[:1]
-                if suite in peer.SUITES and (wanted is None or label in wanted):
+        for peer in context.peers(["llama_cpp", "openvino_genai", "ctranslate2"]):
+            wanted = peer.LABELS if peer.LABELS is None or not context.quick else peer.LABELS[:1]
+            if suite in peer.SUITES and (wanted is None or label in wanted):
+                try:
                     self.peers[peer.NAME] = peer.Session(path, context.threads, tokens, sequences)
                     self.versions[peer.NAME] = peer.version()
-        except BaseException:
-            self.close()
-            raise
+                except Exception as error:  # whatever another project raises: the others go on
+                    context.leave_out(f"{suite} of {label} by {peer.NAME}", str(error))
 
     def everybody(self) -> dict[str, object]:
         return {"lmnative": self.ours, **self.peers}
