@@ -29,7 +29,6 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   constexpr uint64_t kMax64 = std::numeric_limits<int64_t>::max();
   LMN_RETURN_IF_ERROR(check_flags(given.flags, 0, "lmn_engine_options.flags"));
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_engine_options.reserved"));
-  LMN_RETURN_IF_ERROR(check_reserved(given.reserved2, "lmn_engine_options.reserved2"));
   if (given.threads < 0 || given.threads > 1024) {
     return error(Code::kInvalidArgument,
                  "lmn_engine_options.threads is %d; it is 1 to 1024, or 0 for the default",
@@ -49,8 +48,14 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   for (const auto& [value, most, field] : fields) {
     LMN_RETURN_IF_ERROR(check_most(value, most, field));
   }
+  if (given.activation_bits != 0 && given.activation_bits != 8 && given.activation_bits != 16) {
+    return error(Code::kInvalidArgument,
+                 "lmn_engine_options.activation_bits is %u; it is 8 or 16, or 0 for 16",
+                 given.activation_bits);
+  }
   BuildOptions out;
   out.threads = given.threads;
+  out.precise = given.activation_bits != 8;
   out.context_tokens = static_cast<int32_t>(given.context_tokens);
   out.max_sequences = static_cast<int32_t>(given.max_sequences);
   out.prefill_chunk_tokens = static_cast<int32_t>(given.prefill_chunk_tokens);

@@ -128,10 +128,12 @@ struct Need {
 
 Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph graph,
                                                Device& device, parallel::ThreadTeam& team,
-                                               const engine::StepLimits& limits, Need need,
-                                               Progress& progress) {
+                                               const engine::StepLimits& limits, bool precise,
+                                               Need need, Progress& progress) {
   graph::PassOptions passes;
-  passes.linear_input_type = device.kernels().linear_input_type;
+  passes.linear_input_type = [&device, precise](DType weight, int64_t columns, bool asked) {
+    return device.kernels().linear_input_type(weight, columns, precise || asked);
+  };
   LMN_ASSIGN_OR_RETURN(graph::Graph optimized, graph::optimize(std::move(graph), passes));
   plan::PlanOptions options;
   options.max_tokens = limits.tokens;
@@ -169,9 +171,12 @@ Result<models::LanguageModel> build_language_model(const Model& model) {
   return language;
 }
 
-Result<std::unique_ptr<engine::StepRunner>> build_runner(
-    const Model& model, models::LanguageModel language, parallel::ThreadTeam& team,
-    const engine::StepLimits& limits, Need need, KeepAlive& keep, Progress& progress) {
+Result<std::unique_ptr<engine::StepRunner>> build_runner(const Model& model,
+                                                         models::LanguageModel language,
+                                                         parallel::ThreadTeam& team,
+                                                         const engine::StepLimits& limits,
+                                                         bool precise, Need need, KeepAlive& keep,
+                                                         Progress& progress) {
   if (const std::optional<NullModel>& null_model = model.null_model(); null_model.has_value()) {
     need.activations = engine::null_runner_bytes(limits);
     LMN_RETURN_IF_ERROR(need.check());
@@ -179,9 +184,9 @@ Result<std::unique_ptr<engine::StepRunner>> build_runner(
     return engine::make_null_runner(
         {limits, null_model->step_ns, null_model->token_ns, null_model->likeliest_token()});
   }
-  LMN_ASSIGN_OR_RETURN(
-      std::unique_ptr<plan::Plan> plan,
-      build_plan(model, std::move(language.graph), *keep.device, team, limits, need, progress));
+  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan,
+                       build_plan(model, std::move(language.graph), *keep.device, team, limits,
+                                  precise, need, progress));
   keep.record(memory::Owner::kPackedWeights, plan->packed_bytes());
   keep.record(memory::Owner::kArena, plan->arena_bytes());
   return engine::make_plan_runner(std::move(plan), limits);
@@ -227,7 +232,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   need.kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
   LMN_ASSIGN_OR_RETURN(need.kv, engine::kv_bytes(kv_shape, how.kv_dtype, need.kv_tokens));
   LMN_ASSIGN_OR_RETURN(parts.runner, build_runner(*model, std::move(language), *parts.team, limits,
-                                                  need, *keep, progress));
+                                                  options.precise, need, *keep, progress));
 
   BuiltEngine built;
   tokenizer_task.join();

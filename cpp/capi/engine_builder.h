@@ -20,7 +20,9 @@ struct BuildOptions {
   int32_t context_tokens = 0;        // 0: the model's
   int32_t max_sequences = 0;         // 0: kDefaultSequences
   int32_t prefill_chunk_tokens = 0;  // 0: kDefaultPrefillChunk
-  engine::EngineOptions engine;      // all other fields of it, as given; 0: its defaults
+  bool precise =
+      true;  // every product takes 16-bit activations; false: 8-bit ones where that gains
+  engine::EngineOptions engine;  // all other fields of it, as given; 0: its defaults
 };
 
 // Sequences that run at once. More still raise the throughput of a large model, but not much, and

@@ -390,6 +390,7 @@ struct EngineOptions {
   std::chrono::nanoseconds inter_token_target{0};
   std::chrono::nanoseconds idle_spin{0};  // negative: none
   uint32_t trace_events = 0;
+  uint32_t activation_bits = 0;
 };
 
 // Spans of Engine::trace, oldest first.
@@ -415,6 +416,7 @@ class Engine {
     given.inter_token_target_ns = static_cast<uint64_t>(options.inter_token_target.count());
     given.idle_spin_ns = options.idle_spin.count();
     given.trace_events = options.trace_events;
+    given.activation_bits = options.activation_bits;
     lmn_engine* raw = nullptr;
     detail::invoke_with_progress(&given, options.progress, [&](lmn_error** err) {
       return lmn_engine_create(model.get(), &given, &raw, err);

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         inter_token_target: float | None
         idle_spin: float
         trace_events: int
+        activation_bits: int
         read_mode: str
         progress: bool | Callable[[str, int, int], None] | None
 
@@ -125,6 +126,10 @@ class Engine:
         idle_spin: Seconds that an idle engine spins before it sleeps, which saves microseconds at the next request.
             Default 50e-6; 0: none.
         trace_events: Spans kept for `trace`, up to 2**24; 40 bytes each. Default 0: no trace.
+        activation_bits: What quantised weights are multiplied with. 16 (default): inputs rounded to 16 bits, which
+            moves logits by less than 0.002. 8: to 8 bits, as llama.cpp does, which moves them by about 0.1 and computes
+            prompts and batches up to 1.7 times as fast where the CPU multiplies bytes (VNNI, i8mm; 4-bit weights on
+            any). The output layer keeps 16.
         read_mode, progress: As for Model.
 
     Raises:
@@ -150,6 +155,7 @@ class Engine:
         inter_token_target: float | None = None,
         idle_spin: float = 50e-6,
         trace_events: int = 0,
+        activation_bits: int = 16,
         read_mode: str = "map",
         progress: bool | Callable[[str, int, int], None] | None = None,
     ) -> None:
@@ -168,6 +174,7 @@ class Engine:
             else seconds_to_ns("inter_token_target", inter_token_target),
             "idle_spin_ns": idle_spin_ns(idle_spin),
             "trace_events": integer("trace_events", trace_events, 0, 2**24),
+            "activation_bits": one_of("activation_bits", activation_bits, (8, 16)),
         }
         self.model: Model = model if isinstance(model, Model) else Model(model, read_mode=read_mode, progress=progress)
         """The open model file."""

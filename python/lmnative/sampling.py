@@ -88,6 +88,14 @@ def boolean(name: str, value: object) -> bool:
     return value
 
 
+def one_of(name: str, value: object, choices: tuple[int, ...]) -> int:
+    """`value` as one of the integers; TypeError or InvalidArgumentError names the keyword."""
+    number = integer(name, value, -(2**63), 2**63 - 1)
+    if number not in choices:
+        raise InvalidArgumentError(f"{name} is {number}, must be {' or '.join(map(str, choices))}")
+    return number
+
+
 def tristate(value: bool | None) -> int:
     """None, True, False as LMN_DEFAULT, LMN_YES, LMN_NO."""
     if value is None:

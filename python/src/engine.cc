@@ -59,7 +59,7 @@ class Engine {
          uint32_t prefill_chunk_tokens, uint32_t queue_capacity, uint32_t max_sequences,
          uint32_t prefix_cache, uint64_t queue_tokens, uint64_t queue_bytes,
          uint64_t inter_token_target_ns, int64_t idle_spin_ns, uint32_t trace_events,
-         const py::object& progress) {
+         uint32_t activation_bits, const py::object& progress) {
     Progress reporter(progress);
     auto options = sized<lmn_engine_options>();
     options.threads = threads;
@@ -74,6 +74,7 @@ class Engine {
     options.inter_token_target_ns = inter_token_target_ns;
     options.idle_spin_ns = idle_spin_ns;
     options.trace_events = trace_events;
+    options.activation_bits = activation_bits;
     options.progress = reporter.function();
     options.progress_user = reporter.user();
     auto info = sized<lmn_model_info>();
@@ -371,7 +372,7 @@ void bind_engine(py::module_& module) {
            py::arg("kv_tokens"), py::arg("prefill_chunk_tokens"), py::arg("queue_capacity"),
            py::arg("max_sequences"), py::arg("prefix_cache"), py::arg("queue_tokens"),
            py::arg("queue_bytes"), py::arg("inter_token_target_ns"), py::arg("idle_spin_ns"),
-           py::arg("trace_events"), py::arg("progress"))
+           py::arg("trace_events"), py::arg("activation_bits"), py::arg("progress"))
       .def("submit", &Engine::submit, py::arg("prompt"), py::kw_only(), py::arg("flags"),
            py::arg("add_bos"), py::arg("max_tokens"), py::arg("temperature"), py::arg("top_k"),
            py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),

@@ -37,7 +37,7 @@ FIELD(lmn_engine_options, queue_bytes, 64, 8);
 FIELD(lmn_engine_options, inter_token_target_ns, 72, 8);
 FIELD(lmn_engine_options, idle_spin_ns, 80, 8);
 FIELD(lmn_engine_options, trace_events, 88, 4);
-FIELD(lmn_engine_options, reserved2, 92, 4);
+FIELD(lmn_engine_options, activation_bits, 92, 4);
 
 ELEMENT(lmn_token_bias, 8);
 FIELD(lmn_token_bias, id, 0, 4);

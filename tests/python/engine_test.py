@@ -126,6 +126,8 @@ def test_options_of_the_engine():
         ({"inter_token_target": 0}, ValueError),
         ({"idle_spin": -1}, ValueError),
         ({"trace_events": 2**24 + 1}, ValueError),
+        ({"activation_bits": 4}, ValueError),
+        ({"activation_bits": "8"}, TypeError),
         ({"threads": True}, TypeError),
         ({"prefill_chunk_tokens": "many"}, TypeError),
         ({"idle_spin": "long"}, TypeError),

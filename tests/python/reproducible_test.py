@@ -41,6 +41,20 @@ def test_score_for_any_prefill_chunk_of_the_llm(model_path, ids, reference, pref
         assert_same_bits(np.from_dlpack(llm.score(ids)), reference)
 
 
+def test_score_with_8_bit_activations(model_path, ids, reference):
+    # Near the precise logits and not equal to them; and as exact as they over threads and chunks.
+    first = None
+    for threads in (1, 2, 3):
+        with lmnative.LLM(model_path, threads=threads, context_tokens=512, activation_bits=8) as llm:
+            for chunk in (1, 7, None):
+                logits = np.from_dlpack(llm.score(ids, chunk_tokens=chunk))
+                first = logits.copy() if first is None else first
+                assert_same_bits(logits, first)
+    difference = first - reference
+    difference -= difference.mean(axis=-1, keepdims=True)
+    assert 0.01 < float(np.sqrt((difference**2).mean())) < 0.3
+
+
 def test_a_prefix_scores_the_same(llm, ids, reference):
     for length in (1, 2, 63, 64, 65):
         assert_same_bits(np.from_dlpack(llm.score(ids[:length])), reference[:length])

@@ -146,6 +146,13 @@ def _add_engine_options(parser: Parser) -> None:
     add("-t", "--threads", type=int, metavar="N", help="worker threads (default: usable CPUs)")
     add("-c", "--context-tokens", type=int, metavar="N", help="longest sequence in tokens (default: the model's)")
     add(
+        "--activation-bits",
+        type=int,
+        choices=(8, 16),
+        default=16,
+        help="inputs of quantised products: 16 (default) is precise, 8 computes prompts faster (see Engine)",
+    )
+    add(
         "--read-mode",
         choices=("map", "populate", "copy"),
         default="map",

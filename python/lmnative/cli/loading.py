@@ -25,6 +25,7 @@ def load(options: argparse.Namespace, context_tokens: int | None = None, **more:
         threads=options.threads,
         context_tokens=options.context_tokens if options.context_tokens is not None else context_tokens,
         read_mode=options.read_mode,
+        activation_bits=options.activation_bits,
         progress=sys.stderr.isatty(),
         **more,
     )

@@ -72,7 +72,10 @@ inline std::unique_ptr<parallel::ThreadTeam> make_team(int threads) {
 
 inline graph::PassOptions pass_options(const Device& device) {
   graph::PassOptions options;
-  options.linear_input_type = device.kernels().linear_input_type;
+  // As an engine asks by default: 16-bit activations for every quantised weight.
+  options.linear_input_type = [&device](DType weight, int64_t columns, bool) {
+    return device.kernels().linear_input_type(weight, columns, true);
+  };
   return options;
 }
 
