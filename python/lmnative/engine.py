@@ -11,7 +11,7 @@ from lmnative._record import Record
 from lmnative.errors import QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.request import Request
-from lmnative.sampling import integer, number, request_options, seconds_to_ns, tristate
+from lmnative.sampling import integer, number, one_of, request_options, seconds_to_ns, tristate
 from lmnative.tokenizer import Tokenizer
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
