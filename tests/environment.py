@@ -258,8 +258,9 @@ def ensure_test_modules() -> None:
         if not has_module(module):
             say(f"installing {module}")
             pip_install(module)
-    if not has_module("uvloop"):  # not made for every Python; without it one test is skipped
-        works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uvloop")
+    for module in ("uvloop", "matplotlib"):  # not made for every Python; without it one test is skipped
+        if not has_module(module):
+            works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", module)
     ensure_torch()
 
 
