@@ -2,7 +2,8 @@
 """lmnative as one contender among others, what a model costs a step, and how answers are compared.
 
 A peer is a module of peers/ with NAME, INSTALL (a command), version() (ImportError if it is not there), SUITES (those
-it takes part in), LABELS (the models that it runs on, None: all) and a Session:
+it takes part in), LABELS (the models that it runs on, None: all), TOLERANCE if its logits are further off than
+OFFSET_FREE_RMS, and a Session:
 
     Session(path, threads, context, sequences=1)   `context`: tokens a sequence
     prefill_seconds(ids)           computes a prompt from nothing, up to the choice of a token
@@ -132,7 +133,7 @@ def main_type(model: lmnative.Model) -> str:
     return named or types.most_common(1)[0][0]
 
 
-def check_against(peer, ours: np.ndarray, name: str) -> None:
+def check_against(peer, ours: np.ndarray, name: str, tolerance: float = OFFSET_FREE_RMS) -> None:
     """The peer's answer after the same prompt: its logits, or its token where it gives none."""
     top = np.argsort(ours)[-20:]
     if not hasattr(peer, "logits"):
@@ -141,5 +142,5 @@ def check_against(peer, ours: np.ndarray, name: str) -> None:
         return
     difference = peer.logits()[top] - ours[top]
     rms = float(np.sqrt(np.mean((difference - difference.mean()) ** 2)))
-    if not rms < OFFSET_FREE_RMS:
-        raise harness.CheckFailed(f"{name}: top-20 logits differ by {rms:.3f} RMS (allowed {OFFSET_FREE_RMS})")
+    if not rms < tolerance:
+        raise harness.CheckFailed(f"{name}: top-20 logits differ by {rms:.3f} RMS (allowed {tolerance})")

@@ -15,6 +15,7 @@ NAME = "CTranslate2 int8"
 INSTALL = "pip install ctranslate2 gguf"
 SUITES = ("decode", "prefill", "batch")
 LABELS = ("q4_1", "q8_0")
+TOLERANCE = 0.75  # of logits, RMS: one scale for a whole row of weights, and of inputs; 0.43 after 512 tokens
 
 
 def version() -> str:

@@ -14,7 +14,7 @@ prefill, and of a step of many sequences where it is the lower one.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import contenders
 import harness
@@ -75,12 +75,14 @@ class Match:
         )
         self.peers = {}
         self.versions = {}
+        self.tolerances = {}
         for peer in context.peers(["llama_cpp", "openvino_genai", "ctranslate2"]):
             wanted = peer.LABELS if peer.LABELS is None or not context.quick else peer.LABELS[:1]
             if suite in peer.SUITES and (wanted is None or label in wanted):
                 try:
                     self.peers[peer.NAME] = peer.Session(path, context.threads, tokens, sequences)
                     self.versions[peer.NAME] = peer.version()
+                    self.tolerances[peer.NAME] = getattr(peer, "TOLERANCE", contenders.OFFSET_FREE_RMS)
                 except Exception as error:  # whatever another project raises: the others go on
                     context.leave_out(f"{suite} of {label} by {peer.NAME}", str(error))
 
@@ -90,15 +92,25 @@ class Match:
     def check(self, prompt: list[int], name: str) -> None:
         logits = self.ours.logits(prompt)
         for peer, session in self.peers.items():
-            contenders.check_against(session, logits, f"{name} of {peer}")
+            contenders.check_against(session, logits, f"{name} of {peer}", self.tolerances[peer])
 
-    def report(self, name: str, seconds: dict[str, list[float]], tokens: int, floor: float, **figures: float) -> None:
-        """`seconds` are of `tokens` tokens; figures are for lmnative's median."""
+    def measure(
+        self, name: str, runs: dict[str, Callable[[], float]], rounds: int, tokens: int, read: float, macs: int
+    ) -> None:
+        """`runs` give seconds of `tokens` tokens, each of which reads `read` bytes and does `macs` products. Shared
+        machines change: the limit is the better one of before and after."""
+        before = self.context.probe()
+        seconds = harness.alternate(runs, rounds)
+        after = self.context.probe()
+        gb_s, gflop_s = (max(before[key], after[key]) for key in ("read_gb_s", "fma_gflop_s"))
+        floor = min(gb_s * 1e9 / read, gflop_s * 1e9 / macs)  # 2 operations each, at twice the float rate
         samples = {who: [tokens / s for s in values] for who, values in seconds.items()}
         rate = statistics.median(samples["lmnative"])
-        figures = {"bytes_per_token": round(figures["bytes_per_token"])} | {
-            "gb_s": round(figures["bytes_per_token"] * rate / 1e9, 2),
-            "gop_s": round(2 * figures["macs"] * rate / 1e9, 1),
+        figures = {
+            "bytes_per_token": round(read),
+            "gb_s": round(read * rate / 1e9, 2),
+            "gop_s": round(2 * macs * rate / 1e9, 1),
+            "read_gb_s": gb_s,
         }
         self.context.add(name, "tok/s", "higher", samples, floor, self.versions, figures)
 
@@ -126,15 +138,6 @@ def steps_of(session, context: harness.Context, prompt: list[int]) -> int:
     return max(16, min(DECODE_TOKENS, int(rate * (0.4 if context.quick else 1.0))))
 
 
-def bandwidth(context: harness.Context) -> float:
-    return context.machine["read_gb_s"] * 1e9
-
-
-def products(context: harness.Context) -> float:
-    """Multiply-adds a second: two operations each, at twice the float rate."""
-    return 2 * context.machine["fma_gflop_s"] * 1e9 / 2
-
-
 def decode(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
     match = Match(context, "decode", label, PROMPT + DECODE_TOKENS + 32, 1)
     try:
@@ -145,10 +148,7 @@ def decode(context: harness.Context, label: str, results: list[tuple[str, int]])
             match.check(prompt, name)
             tokens = steps_of(match.ours, context, prompt)
             runs = {who: lambda s=s, n=tokens: s.decode_seconds(prompt, n) for who, s in match.everybody().items()}
-            seconds = harness.alternate(runs, 3 if context.quick else 7)
-            cost = match.cost
-            floor = bandwidth(context) / cost.bytes
-            match.report(name, seconds, tokens, floor, bytes_per_token=cost.bytes, macs=cost.macs)
+            match.measure(name, runs, 3 if context.quick else 7, tokens, match.cost.bytes, match.cost.macs)
     finally:
         match.close()
 
@@ -159,11 +159,12 @@ def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]
         prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
         runs = {who: lambda s=s: s.prefill_seconds(prompt) for who, s in match.everybody().items()}
         for name, _ in results:
-            seconds = harness.alternate(runs, 2 if context.quick else 7)
+            for session in match.peers.values():
+                session.prefill_seconds(prompt)
             match.check(prompt, name)
-            macs = match.cost.macs_without_logits
-            bytes_per_token = match.cost.bytes / PREFILL
-            match.report(name, seconds, PREFILL, products(context) / macs, bytes_per_token=bytes_per_token, macs=macs)
+            cost = match.cost
+            rounds = 2 if context.quick else 7
+            match.measure(name, runs, rounds, PREFILL, cost.bytes / PREFILL, cost.macs_without_logits)
     finally:
         match.close()
 
@@ -182,11 +183,9 @@ def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) 
                 session.hold(prompts[:n])
             match.check(prompts[0], name)
             runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
-            seconds = harness.alternate(runs, 2 if context.quick else 5)
             cost = match.cost
-            bytes_per_token = cost.bytes / n + cost.kv_bytes * (PROMPT + tokens / 2)
-            floor = min(bandwidth(context) / bytes_per_token, products(context) / cost.macs)
-            match.report(name, seconds, n * tokens, floor, bytes_per_token=bytes_per_token, macs=cost.macs)
+            read = cost.bytes / n + cost.kv_bytes * (PROMPT + tokens / 2)
+            match.measure(name, runs, 2 if context.quick else 5, n * tokens, read, cost.macs)
     finally:
         match.close()
 
@@ -201,10 +200,7 @@ def long(context: harness.Context, label: str, results: list[tuple[str, int]]) -
                 session.hold([prompt])
             match.check(prompt, name)
             runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
-            seconds = harness.alternate(runs, 3 if context.quick else 5)
-            cost = match.cost
-            bytes_per_token = cost.bytes + cost.kv_bytes * (n - tokens / 2)
-            floor = bandwidth(context) / bytes_per_token
-            match.report(name, seconds, tokens, floor, bytes_per_token=bytes_per_token, macs=cost.macs)
+            read = match.cost.bytes + match.cost.kv_bytes * (n - tokens / 2)
+            match.measure(name, runs, 3 if context.quick else 5, tokens, read, match.cost.macs)
     finally:
         match.close()

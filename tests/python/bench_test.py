@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -169,6 +170,8 @@ def context() -> harness.Context:
     made.quick, made.threads, made.model_given = True, 2, True
     made.results, made.absent, made.left_out = [], {}, {}
     made.machine = {"cpu": "cpu", "isa": "avx2", "threads": 2, "read_gb_s": 30.0, "fma_gflop_s": 200.0}
+    probed = itertools.cycle([28.0, 30.0])  # before and after
+    made._probe = lambda: {"read_gb_s": next(probed), "fma_gflop_s": 200.0}
     return made
 
 
