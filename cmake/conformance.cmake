@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # conformance: every operator of ops.def on every CPU target against the reference kernels. cpu_fence: what objects of newer
-# instruction sets may define. kernels_bench: how fast the hot kernels are.
+# instruction sets may define. kernels_bench: how fast the hot kernels are. Built for 64-bit ARM on another machine
+# (cmake/aarch64.cmake), conformance_<set> and unit_cpu_<set> run on an emulated processor whose best set that is.
 if(TARGET lmn_core AND TARGET lmn_memory AND TARGET lmn_ops AND TARGET lmn_cpu)
   file(GLOB sources CONFIGURE_DEPENDS tests/conformance/*.cc)
   add_executable(conformance EXCLUDE_FROM_ALL ${sources})
   target_include_directories(conformance PRIVATE tests/conformance cpp)
   target_link_libraries(conformance PRIVATE lmn_core lmn_memory lmn_ops lmn_cpu lmn_flags Threads::Threads)
-  add_test(NAME conformance COMMAND conformance)
+  if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+    foreach(processor "neon cortex-a72" "neon_dotprod neoverse-n1" "neon_i8mm max")
+      string(REPLACE " " ";" processor "${processor}")
+      list(POP_FRONT processor set)
+      add_test(NAME conformance_${set} COMMAND conformance "${set} ")
+      set_tests_properties(conformance_${set} PROPERTIES ENVIRONMENT QEMU_CPU=${processor})
+      if(TARGET cpu_tests)
+        add_test(NAME unit_cpu_${set} COMMAND cpu_tests)
+        set_tests_properties(unit_cpu_${set} PROPERTIES ENVIRONMENT QEMU_CPU=${processor})
+      endif()
+    endforeach()
+  else()
+    add_test(NAME conformance COMMAND conformance)
+  endif()
 
   add_test(NAME cpu_fence COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} "-DOBJECTS=$<TARGET_OBJECTS:lmn_cpu>"
                                   -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_fence.cmake)

@@ -4,6 +4,7 @@ option(LMN_BUILD_PYTHON "Build the Python extension (set by scikit-build-core)" 
 option(LMN_BUILD_FUZZERS "Build the libFuzzer targets (Clang only)" OFF)
 option(LMN_WERROR "Warnings are errors" OFF)
 set(LMN_SANITIZE "" CACHE STRING "Sanitizers, separated by commas: address,undefined or thread")
+set(LMN_ROOMS "" CACHE STRING "Rooms to build, separated by |, for tests of these alone; empty means all, and the library")
 set(LMN_CUDA OFF CACHE STRING "CUDA device: ON, OFF or AUTO")
 if(LMN_CUDA STREQUAL "ON")
   message(FATAL_ERROR "LMN_CUDA=ON: this version has no CUDA device; use OFF, or AUTO to take one where it exists")

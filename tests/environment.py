@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -245,11 +246,25 @@ def ensure_clang() -> str | None:
     return find_clang()
 
 
+ARM_TOOLS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}  # and their packages
+
+
+def is_arm() -> bool:
+    return platform.machine() in ("aarch64", "arm64")
+
+
+def missing_arm_packages() -> list[str]:
+    """What cmake/aarch64.cmake lacks here; machines that are ARM themselves need nothing."""
+    return [] if is_arm() else [package for tool, package in ARM_TOOLS.items() if shutil.which(tool) is None]
+
+
 def ensure_test_tools() -> None:
     """Toolchains of the ABI clients and gates. What cannot be had is skipped by the tests, with the reason."""
     for tool, package in (("go", "golang-go"), ("rustc", "rustc"), ("abidiff", "abigail-tools"), ("ccache", "ccache")):
         if shutil.which(tool) is None:
             apt_install(package)
+    if missing_arm_packages():
+        apt_install(*missing_arm_packages())
     ensure_clang()
 
 

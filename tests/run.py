@@ -107,7 +107,9 @@ def build(log: Log, folder: Path, *targets: str) -> Result | None:
     return Result.one(f"build {folder.name}", ok=False) if code != 0 else None
 
 
-def ctest(log: Log, folder: Path, select: str = "", limit_s: int = 900, under: tuple[str, ...] = ()) -> Result:
+def ctest(
+    log: Log, folder: Path, select: str = "", limit_s: int = 900, under: tuple[str, ...] = (), jobs: str = "1"
+) -> Result:
     cmake, _ = env.ensure_cmake()
     beside = Path(cmake).parent / "ctest"
     program = str(beside) if beside.exists() else "ctest"
@@ -124,6 +126,8 @@ def ctest(log: Log, folder: Path, select: str = "", limit_s: int = 900, under: t
         junit,
         "--timeout",
         "600",
+        "--parallel",
+        jobs,
     ]
     command += ["--test-output-size-passed", size, "--test-output-size-failed", size]
     log.run(*command, *(["-R", select] if select else []), limit_s=limit_s)
@@ -201,12 +205,32 @@ def stage_fuzz(log: Log) -> Result:
     return failed or Result.one("fuzz gguf", build(log, folder, "fuzz_gguf") is None)
 
 
+def stage_neon(log: Log) -> Result:
+    """CPU kernels of 64-bit ARM and what they stand on, under QEMU; what the stage native does on such a machine."""
+    if env.is_arm():
+        return Result.skip("neon", "this is an ARM machine, whose kernels the stage native tests")
+    if missing := env.missing_arm_packages():
+        return Result.skip("neon", f"no cross compiler or emulator (Debian: {' '.join(missing)})")
+    folder = BUILD / "aarch64"
+    failed = configure(
+        log,
+        folder,
+        f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'aarch64.cmake'}",
+        "-DLMN_BUILD_TESTS=ON",
+        "-DLMN_WERROR=ON",
+        "-DLMN_ROOMS=core|memory|parallel|ops|cpu|formats|graph|plan|models",
+        "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG",  # of all but the kernels, which have their own
+    ) or build(log, folder, "conformance", "cpu_tests")
+    return failed or renamed(ctest(log, folder, "^(conformance_|unit_cpu_|cpu_fence)", jobs=JOBS), "neon")
+
+
 STAGES: dict[str, Callable[[Log], Result]] = {
     "native": stage_native,
     "python": stage_python,
     "abi": stage_abi,
     "asan": stage_asan,
     "tsan": stage_tsan,
+    "neon": stage_neon,
     "fuzz": stage_fuzz,
 }
 
