@@ -106,6 +106,13 @@ Result<std::unique_lock<std::mutex>> Model::lock(std::mutex& mutex) const {
 Result<std::shared_ptr<const text::Tokenizer>> Model::tokenizer() const {
   LMN_ASSIGN_OR_RETURN(const std::unique_lock<std::mutex> held, lock(tokenizer_mutex_));
   if (!tokenizer_.has_value()) {
+    if (null_model_.has_value() && !null_model_->has_tokenizer()) {
+      return error(
+          Code::kUnsupported,
+          "%s has no tokenizer, which needs a vocab of %d or more; raise it, or give token "
+          "ids",
+          null_model_->name().c_str(), static_cast<int>(kNullTokenizerVocab));
+    }
     LMN_RETURN_IF_ERROR(file_.check_unchanged());  // its strings are read from the mapping
     tokenizer_ = build_tokenizer(file_);
   }

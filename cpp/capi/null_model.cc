@@ -20,7 +20,6 @@ constexpr Key kKeys[] = {
     {"token_ns", &NullModel::token_ns, 0, 1'000'000'000},
 };
 constexpr std::string_view kPrefix = "null:";
-constexpr int64_t kBytes = 256;  // tokens of a byte-level vocabulary
 
 Status refuse(std::string_view part, const char* why) {
   return error(
@@ -112,8 +111,8 @@ void write_vocabulary(int64_t vocab, Writer* out) {
   out->entry("tokenizer.ggml.pre", "gpt-2");
   out->strings("tokenizer.ggml.tokens", static_cast<uint64_t>(vocab));
   for (int64_t id = 0; id < vocab; ++id) {
-    out->text(id < kBytes ? spelling_of_byte(static_cast<int>(id))
-                          : "<|" + std::to_string(id) + "|>");
+    out->text(id < kNullTokenizerVocab ? spelling_of_byte(static_cast<int>(id))
+                                       : "<|" + std::to_string(id) + "|>");
   }
 }
 
@@ -146,18 +145,17 @@ Result<NullModel> parse_null_model(std::string_view name) {
 }
 
 std::vector<std::byte> null_model_gguf(const NullModel& model) {
-  const bool has_tokenizer = model.vocab >= kBytes;
   Writer out;
   out.raw("GGUF");
   out.number(uint32_t{3});
-  out.number(uint64_t{0});                              // tensors
-  out.number(uint64_t{5} + (has_tokenizer ? 3u : 0u));  // metadata entries
+  out.number(uint64_t{0});                                      // tensors
+  out.number(uint64_t{5} + (model.has_tokenizer() ? 3u : 0u));  // metadata entries
   out.entry("general.architecture", "null");
   out.entry("general.name", "null");
   out.entry("null.block_count", 0);
   out.entry("null.context_length", static_cast<uint32_t>(model.context));
   out.entry("null.vocab_size", static_cast<uint32_t>(model.vocab));
-  if (has_tokenizer) write_vocabulary(model.vocab, &out);
+  if (model.has_tokenizer()) write_vocabulary(model.vocab, &out);
   return out.take();
 }
 

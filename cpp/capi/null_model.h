@@ -15,13 +15,17 @@
 
 namespace lmn::capi {
 
+inline constexpr int64_t kNullTokenizerVocab = 256;
+
 struct NullModel {
   int64_t vocab = 1000;    // tokens
   int64_t context = 4096;  // tokens
   int64_t step_ns = 0;     // a step spins so long,
   int64_t token_ns = 0;    // and so long for each of its tokens
 
-  std::string name() const;         // with every key
+  std::string name() const;  // with every key
+  // A byte-level one, which takes the first 256 tokens.
+  bool has_tokenizer() const { return vocab >= kNullTokenizerVocab; }
   int32_t likeliest_token() const;  // the letter "a", where there is one
 };
 
