@@ -27,7 +27,7 @@ Status check_most(uint64_t value, uint64_t most, const char* field) {
 Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   constexpr uint64_t kMax32 = std::numeric_limits<int32_t>::max();
   constexpr uint64_t kMax64 = std::numeric_limits<int64_t>::max();
-  LMN_RETURN_IF_ERROR(check_flags(given.flags, 0, "lmn_engine_options.flags"));
+  LMN_RETURN_IF_ERROR(check_flags(given.flags, LMN_ENGINE_PROFILE, "lmn_engine_options.flags"));
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_engine_options.reserved"));
   if (given.threads < 0 || given.threads > 1024) {
     return error(Code::kInvalidArgument,
@@ -70,6 +70,7 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   engine.inter_token_target_ns = static_cast<int64_t>(given.inter_token_target_ns);
   engine.idle_spin_ns = given.idle_spin_ns;
   engine.trace_events = static_cast<int32_t>(given.trace_events);
+  engine.profile = (given.flags & LMN_ENGINE_PROFILE) != 0;
   return out;
 }
 
@@ -157,6 +158,22 @@ lmn_histogram to_c(const engine::HistogramSnapshot& from) {
 lmn_trace_event to_c(const engine::TraceEvent& from) {
   return {from.name,    u64(from.begin_ns), u64(from.end_ns),
           from.request, u32(from.tokens),   u32(from.sequences)};
+}
+
+static_assert(LMN_STEP_DECODE == static_cast<int>(engine::StepKind::kDecode));
+static_assert(LMN_STEP_PREFILL == static_cast<int>(engine::StepKind::kPrefill));
+
+Result<std::vector<lmn_profile_entry>> profile_of(const engine::Engine& engine) {
+  std::vector<lmn_profile_entry> out;
+  for (const uint32_t kind : {LMN_STEP_DECODE, LMN_STEP_PREFILL}) {
+    LMN_ASSIGN_OR_RETURN(const std::vector<plan::ProfileEntry> entries,
+                         engine.profile(static_cast<engine::StepKind>(kind)));
+    for (const plan::ProfileEntry& from : entries) {
+      out.push_back({from.op.data(), from.name.data(), kind, 0, u64(from.calls), u64(from.run_ns),
+                     u64(from.wait_ns), u64(from.bytes), u64(from.operations)});
+    }
+  }
+  return out;
 }
 
 // Through a block on the stack: the engine writes its own struct.
@@ -323,6 +340,20 @@ lmn_status lmn_engine_trace_get(lmn_engine* engine, lmn_trace_event* events, siz
     LMN_REQUIRE_ONE(lost);
     LMN_RETURN_IF_ERROR(engine->process.check("engine"));
     return take_trace(*engine->built.object, std::span(events, capacity), count, lost);
+  });
+}
+
+lmn_status lmn_engine_profile_get(const lmn_engine* engine, lmn_profile_entry* entries,
+                                  size_t capacity, size_t* count, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(engine);
+    LMN_RETURN_IF_ERROR(check_buffer(entries, capacity, "entries", count, "count"));
+    LMN_RETURN_IF_ERROR(engine->process.check("engine"));
+    LMN_ASSIGN_OR_RETURN(const std::vector<lmn_profile_entry> profile,
+                         profile_of(*engine->built.object));
+    return write_items(entries, capacity, profile.size(), count, [&](lmn_profile_entry* out) {
+      std::copy(profile.begin(), profile.end(), out);
+    });
   });
 }
 

@@ -134,6 +134,7 @@ Result<std::unique_ptr<Engine>> Engine::Impl::create(EngineParts parts,
                        KvCache::create(*parts.device, parts.runner->kv_shape(), options.kv_dtype,
                                        options.kv_tokens, *signals->ledger));
   LMN_RETURN_IF_ERROR(parts.runner->bind_kv(kv.binding()));
+  if (options.profile) parts.runner->keep_profiles();
   LMN_ASSIGN_OR_RETURN(std::unique_ptr<parallel::EventFd> descriptor, parallel::EventFd::create());
   auto impl = std::make_unique<Impl>(std::move(parts), options, limits, std::move(kv),
                                      std::move(signals), std::move(descriptor));
@@ -326,6 +327,24 @@ Result<size_t> Engine::Impl::trace(std::span<TraceEvent> events, uint64_t* lost)
   return count;
 }
 
+Result<std::vector<plan::ProfileEntry>> Engine::Impl::profile(StepKind kind) const {
+  LMN_RETURN_IF_ERROR(check_process());
+  if (!options_.profile) {
+    return error(
+        Code::kUnsupported,
+        "this engine keeps no profile; set profile (LMN_ENGINE_PROFILE) when it is created");
+  }
+  std::vector<plan::ProfileEntry> out = parts_.runner->profile(kind);
+  const Profile& own = profiles_[static_cast<size_t>(kind)];
+  const std::pair<const char*, const plan::ProfileCounter*> parts[] = {{"schedule", &own.schedule},
+                                                                       {"prepare", &own.prepare},
+                                                                       {"run", &own.run},
+                                                                       {"sample", &own.sample},
+                                                                       {"deliver", &own.deliver}};
+  for (const auto& [name, counter] : parts) out.push_back(counter->entry("engine", name));
+  return out;
+}
+
 void Engine::Impl::shutdown() {
   if (getpid() != pid_) return;
   closed_.store(true, std::memory_order_seq_cst);
@@ -382,6 +401,9 @@ Result<size_t> Engine::trace(std::span<TraceEvent> events, uint64_t* lost) {
   return impl_->trace(events, lost);
 }
 std::vector<HistogramSnapshot> Engine::histograms() const { return impl_->histograms(); }
+Result<std::vector<plan::ProfileEntry>> Engine::profile(StepKind kind) const {
+  return impl_->profile(kind);
+}
 void Engine::shutdown() { impl_->shutdown(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 memory::Ledger::Snapshot Engine::memory() const { return impl_->ledger().snapshot(); }

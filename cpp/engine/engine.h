@@ -64,6 +64,9 @@ struct EngineOptions {
   int64_t ageing_ns = 0;
   // Spans that wait to be read by trace(). 0: none are kept.
   int32_t trace_events = 0;
+  // Profiles of the parts of steps are kept, for profile(). Costs a step of a plan about a
+  // hundredth.
+  bool profile = false;
 };
 
 inline constexpr int32_t kDefaultQueueCapacity = 1024;
@@ -132,6 +135,11 @@ class Engine {
   // Takes spans out, oldest first; returns their number, and of all that found no room in *lost.
   // One thread at a time. UNSUPPORTED when trace_events is 0.
   Result<size_t> trace(std::span<TraceEvent> events, uint64_t* lost);
+  // Where the time of steps of this kind went since creation: the runner's parts, then the
+  // engine's: "engine" "schedule", "prepare", "run", "sample", "deliver", of which "run" holds all
+  // of the runner. Names live as long as the engine. Any thread; each figure is exact, the set is
+  // not one moment. UNSUPPORTED when EngineOptions::profile is off.
+  Result<std::vector<plan::ProfileEntry>> profile(StepKind kind) const;
   memory::Ledger::Snapshot memory() const;
   int32_t context_tokens() const;
   // Tokens that the answer to a prompt of so many may have at most, `asked` being its max_tokens:

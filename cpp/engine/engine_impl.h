@@ -41,6 +41,7 @@ class Engine::Impl {
   Status submit(RequestOptions&& options, std::shared_ptr<Request>* request);
   Result<size_t> drain(std::span<uint64_t> tags);
   Result<size_t> trace(std::span<TraceEvent> events, uint64_t* lost);
+  Result<std::vector<plan::ProfileEntry>> profile(StepKind kind) const;
   void shutdown();
   EngineStats stats() const;
   std::vector<HistogramSnapshot> histograms() const;
@@ -155,6 +156,10 @@ class Engine::Impl {
   };
   Histograms histograms_;
   Trace trace_;
+  struct Profile {
+    plan::ProfileCounter schedule, prepare, run, sample, deliver;
+  };
+  std::array<Profile, kStepKinds> profiles_;  // of steps, by kind; with options_.profile
   const memory::LedgerEntry trace_ledger_;
 
   // Of the engine thread alone. Vectors have the capacity that steady work needs.

@@ -37,14 +37,25 @@ class PlanRunner final : public StepRunner {
     plan_->set_symbol("tokens", sizes.tokens);
     plan_->set_symbol("sequences", sizes.sequences);
     plan_->set_symbol("outputs", sizes.outputs);
+    if (profiled_) plan_->select_profile(static_cast<int>(step_kind(sizes)));
     plan_->run(team);
     return plan_->output("logits");
+  }
+
+  void keep_profiles() override {
+    plan_->set_profiles(kStepKinds);
+    profiled_ = true;
+  }
+  std::vector<plan::ProfileEntry> profile(StepKind kind) const override {
+    if (!profiled_) return {};
+    return plan_->profile(static_cast<int>(kind));
   }
 
  private:
   std::unique_ptr<plan::Plan> plan_;
   StepLimits limits_;
   StepInputs inputs_;
+  bool profiled_ = false;
 };
 
 }  // namespace

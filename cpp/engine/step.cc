@@ -269,15 +269,18 @@ void Engine::Impl::record_step(const StepTimes& t, const StepSizes& sizes) {
   }
   pacer_.record(answers, prompt_tokens, t.delivered - t.begin);
   histograms_.step.add(t.delivered - t.begin);
-  const auto part = [&](Histogram& histogram, const char* name, int64_t begin, int64_t end) {
+  Profile& profile = profiles_[static_cast<size_t>(step_kind(sizes))];
+  const auto part = [&](Histogram& histogram, plan::ProfileCounter& counter, const char* name,
+                        int64_t begin, int64_t end) {
     histogram.add(end - begin);
+    if (options_.profile) counter.add(end - begin);
     trace_.add({name, begin, end, 0, sizes.tokens, sizes.sequences});
   };
-  part(histograms_.schedule, "schedule", t.begin, t.scheduled);
-  part(histograms_.prepare, "prepare", t.scheduled, t.prepared);
-  part(histograms_.run, "run", t.prepared, t.ran);
-  part(histograms_.sample, "sample", t.ran, t.sampled);
-  part(histograms_.deliver, "deliver", t.sampled, t.delivered);
+  part(histograms_.schedule, profile.schedule, "schedule", t.begin, t.scheduled);
+  part(histograms_.prepare, profile.prepare, "prepare", t.scheduled, t.prepared);
+  part(histograms_.run, profile.run, "run", t.prepared, t.ran);
+  part(histograms_.sample, profile.sample, "sample", t.ran, t.sampled);
+  part(histograms_.deliver, profile.deliver, "deliver", t.sampled, t.delivered);
 }
 
 }  // namespace lmn::engine

@@ -12,10 +12,12 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/status.h"
 #include "parallel/thread_team.h"
+#include "plan/profile.h"
 
 namespace lmn::engine {
 
@@ -32,6 +34,14 @@ struct StepSizes {
   int32_t sequences = 0;
   int32_t outputs = 0;
 };
+
+// What profiles tell apart: steps in which every sequence has one token, and all others, which hold
+// parts of prompts.
+enum class StepKind : uint8_t { kDecode, kPrefill };
+inline constexpr int kStepKinds = 2;
+inline StepKind step_kind(const StepSizes& sizes) {
+  return sizes.tokens == sizes.sequences ? StepKind::kDecode : StepKind::kPrefill;
+}
 
 // Arrays the engine fills before each run; they belong to the runner and never move.
 struct StepInputs {
@@ -73,6 +83,11 @@ class StepRunner {
   // Runs on the engine thread, which is member 0 of the team. Logits float32 [outputs, vocab_size],
   // valid until the next run. Allocates nothing in steady state.
   virtual Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam& team) = 0;
+  // Before the first run: keep a profile of each kind of step. Without, and for a runner without
+  // parts, profile() is empty.
+  virtual void keep_profiles() {}
+  // Any thread, also beside a run. Names live as long as the runner.
+  virtual std::vector<plan::ProfileEntry> profile(StepKind) const { return {}; }
 };
 
 }  // namespace lmn::engine

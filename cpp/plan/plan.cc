@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cinttypes>
 
 #include "core/check.h"
 #include "graph/schema.h"
 #include "ops/kernel.h"
 #include "ops/validate.h"
+#include "parallel/clock.h"
 #include "plan/barriers.h"
 #include "plan/binder.h"
 #include "plan/device_block.h"
 #include "plan/layout.h"
+#include "plan/stage_profile.h"
 #include "plan/weights.h"
 
 namespace lmn::plan {
@@ -58,10 +59,10 @@ class PlanImpl final : public Plan {
   void run(parallel::ThreadTeam& team) override {
     LMN_CHECK(team.size() == workers_);
     LMN_CHECK(kv_bound_ || kv_.empty());
-    if (profiling_) {
-      team.run([&](int index) { walk<true>(team, index); });
+    if (!profiles_.empty()) {
+      run_profiled(team);
     } else {
-      team.run([&](int index) { walk<false>(team, index); });
+      team.run([&](int index) { walk(team, index); });
     }
   }
 
@@ -75,16 +76,20 @@ class PlanImpl final : public Plan {
                                           [](const Stage& stage) { return stage.barrier_after; }));
   }
 
-  void set_profiling(bool on) override {
-    profiling_ = on;
-    if (!on) return;
-    profile_.assign(stages_.size(), {});
-    for (size_t s = 0; s < profile_.size(); ++s) {
-      profile_[s].op = ops::name(bound_.stages[s].op);
-      profile_[s].name = bound_.stages[s].name;
-    }
+  void set_profiles(int count) override {
+    profiles_.clear();
+    for (int i = 0; i < count; ++i)
+      profiles_.push_back(std::make_unique<StageProfile>(bound_.stages));
+    selected_ = 0;
   }
-  std::vector<ProfileEntry> profile() const override { return profile_; }
+  void select_profile(int index) override {
+    LMN_CHECK(index == 0 || static_cast<size_t>(index) < profiles_.size());
+    selected_ = static_cast<size_t>(index);
+  }
+  std::vector<ProfileEntry> profile(int index) const override {
+    LMN_CHECK(static_cast<size_t>(index) < profiles_.size());
+    return profiles_[static_cast<size_t>(index)]->entries();
+  }
 
   std::string dump() const override;
 
@@ -105,28 +110,39 @@ class PlanImpl final : public Plan {
   Status find_ports(const graph::Graph& graph);
   void find_barriers(const graph::Graph& graph, const std::vector<int>& kv_layer);
 
-  // One member's way through the stages.
+  // One member's way through the stages. `profile`: null, or of member 0; *last then becomes when
+  // it was through.
+  void walk(parallel::ThreadTeam& team, int index) { walk<false>(team, index, nullptr, nullptr); }
   template <bool kProfile>
-  void walk(parallel::ThreadTeam& team, int index) {
-    using Clock = std::chrono::steady_clock;
+  void walk(parallel::ThreadTeam& team, int index, [[maybe_unused]] StageProfile* profile,
+            [[maybe_unused]] int64_t* last) {
     std::byte* scratch = arena_.data() + layout_.arena_bytes + index * scratch_bytes_;
     const ops::Worker share{index, index, workers_, scratch};
     const ops::Worker alone{index, 0, 1, scratch};
-    [[maybe_unused]] Clock::time_point start;
-    if constexpr (kProfile) start = Clock::now();
     for (const Stage& stage : stages_) {
       stage.kernel(stage.args, stage.whole ? alone : share);
+      [[maybe_unused]] int64_t ran = 0;
+      if constexpr (kProfile) ran = parallel::now_ns();
       if (stage.barrier_after) team.barrier(index);
       if constexpr (kProfile) {
-        if (index != 0) continue;
-        const Clock::time_point now = Clock::now();
-        ProfileEntry& entry = profile_[static_cast<size_t>(&stage - stages_.data())];
-        entry.nanoseconds +=
-            std::chrono::duration_cast<std::chrono::nanoseconds>(now - start).count();
-        ++entry.calls;
-        start = now;
+        const int64_t now = stage.barrier_after ? parallel::now_ns() : ran;
+        profile->add(static_cast<size_t>(&stage - stages_.data()), ran - *last, now - ran);
+        *last = now;
       }
     }
+  }
+
+  void run_profiled(parallel::ThreadTeam& team) {
+    StageProfile& profile = *profiles_[selected_];
+    int64_t last = parallel::now_ns();
+    team.run([&](int index) {
+      if (index != 0) return walk(team, index);
+      const int64_t now = parallel::now_ns();
+      profile.add_start(now - last);
+      last = now;
+      walk<true>(team, index, &profile, &last);
+    });
+    profile.end_run(parallel::now_ns() - last);
   }
 
   void set(size_t symbol, int64_t value) {
@@ -173,8 +189,8 @@ class PlanImpl final : public Plan {
   std::array<std::vector<bool>, size_t{1} << kSymbols.size()> barriers_;
   std::vector<Port> inputs_, outputs_;
   std::vector<std::string> operands_;  // of every stage, for dump()
-  bool profiling_ = false;
-  std::vector<ProfileEntry> profile_;
+  std::vector<std::unique_ptr<StageProfile>> profiles_;
+  size_t selected_ = 0;
 };
 
 Status PlanImpl::read_bounds(const PlanOptions& options) {

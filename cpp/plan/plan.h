@@ -26,6 +26,7 @@
 #include "graph/graph.h"
 #include "ops/op_args.h"
 #include "parallel/thread_team.h"
+#include "plan/profile.h"
 
 namespace lmn::plan {
 
@@ -58,14 +59,6 @@ struct PlanOptions {
   std::function<void(std::span<const std::byte> bytes, FileUse use)> file_use;
   // Bytes of weights packed so far, and of all. Called by the building thread. May be null.
   std::function<void(int64_t done, int64_t total)> progress;
-};
-
-struct ProfileEntry {
-  std::string_view op;    // of ops.def
-  std::string_view name;  // of the node ("blk.0.attn_qkv"); both live as long as the plan
-  int64_t calls = 0;
-  // As member 0 sees it: its part of the kernel, and the wait at the barrier that follows.
-  int64_t nanoseconds = 0;
 };
 
 class Plan {
@@ -111,10 +104,16 @@ class Plan {
   // Per run, with the symbols as they are set.
   virtual int barriers() const = 0;
 
-  // Per-stage times since set_profiling(true), which also clears them. Off by default, and then
-  // costs nothing.
-  virtual void set_profiling(bool on) = 0;
-  virtual std::vector<ProfileEntry> profile() const = 0;
+  // Keeps `count` profiles, all zero, from here on; 0, which is how a plan begins, keeps none and
+  // costs nothing. A profile costs a run two looks at the clock for each stage, and its cost
+  // (ops/cost.h) after the last.
+  virtual void set_profiles(int count) = 0;
+  // The profile to which the runs that follow count, from 0; at first 0.
+  virtual void select_profile(int index) = 0;
+  // An entry for each stage, with the times of member 0, which waits at the barrier behind it;
+  // before them "team" "start": member 0 setting the others going. Names live as long as the plan.
+  // Any thread, also beside a run; each figure is exact, together they are not one moment.
+  virtual std::vector<ProfileEntry> profile(int index) const = 0;
 
   // Stages, barriers and arena offsets, one a line, with the symbols as they are set.
   virtual std::string dump() const = 0;

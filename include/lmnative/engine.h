@@ -30,9 +30,12 @@ LMN_BEGIN_C
 typedef struct lmn_engine lmn_engine;
 typedef struct lmn_request lmn_request;
 
+#define LMN_ENGINE_PROFILE 1u /* keep what lmn_engine_profile_get tells: a step takes 1 % longer \
+                               */
+
 typedef struct lmn_engine_options {
   uint32_t struct_size;
-  uint32_t flags;  /* LMN_ENGINE_*; 0 */
+  uint32_t flags;  /* LMN_ENGINE_* */
   int32_t threads; /* worker threads, 1 to 1024; 0: usable CPUs (affinity and cgroup quota) */
   uint32_t context_tokens; /* longest sequence, prompt and answer; 0: the model's context length */
   uint32_t kv_tokens;      /* tokens the KV cache holds; 0: context_tokens */
@@ -306,6 +309,33 @@ typedef struct lmn_trace_event {
 LMN_API lmn_status lmn_engine_trace_get(lmn_engine *engine, lmn_trace_event *events,
                                         size_t capacity, size_t *count, uint64_t *lost,
                                         lmn_error **err);
+
+/* Of steps: those in which each sequence has one token, and those that hold parts of prompts. */
+#define LMN_STEP_DECODE 0
+#define LMN_STEP_PREFILL 1
+
+/* What a part of the steps of one kind did since create, in the order of a step. */
+typedef struct lmn_profile_entry {
+  const char *op;     /* "linear", "attention", ... or "team", "engine"; static */
+  const char *name;   /* of the node, "blk.0.attn_output"; lives as long as the engine */
+  uint32_t step_kind; /* LMN_STEP_* */
+  uint32_t reserved;
+  uint64_t calls;
+  uint64_t run_ns;     /* on the engine's thread, which has its share of the work */
+  uint64_t wait_ns;    /* after that for other threads, that were longer at theirs */
+  uint64_t bytes;      /* of all threads, as the operator needs at least: weights once, then rows in
+                          and out, and the keys and values attended to */
+  uint64_t operations; /* arithmetic ones: 2 for a weight and a row, 4 * head_dim for a head, a row
+                          and a position attended to, ... */
+} lmn_profile_entry;
+
+/* Entries by (buffer, capacity, count), see tokenizer.h: for each kind of step the operators of the
+ * model, before them "team" "start" (setting the other threads going); then "engine" "schedule",
+ * "prepare", "run", "sample" and "deliver", of which "run" holds all of the entries before. The
+ * time of an operator is run_ns + wait_ns. Each figure is exact; together they are not one moment.
+ * LMN_UNSUPPORTED without LMN_ENGINE_PROFILE. */
+LMN_API lmn_status lmn_engine_profile_get(const lmn_engine *engine, lmn_profile_entry *entries,
+                                          size_t capacity, size_t *count, lmn_error **err);
 
 /* Who holds memory, in bytes. `peak` are the highest values so far. */
 typedef struct lmn_memory_entry {

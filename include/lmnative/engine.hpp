@@ -391,6 +391,7 @@ struct EngineOptions {
   std::chrono::nanoseconds idle_spin{0};  // negative: none
   uint32_t trace_events = 0;
   uint32_t activation_bits = 0;
+  bool profile = false;
 };
 
 // Spans of Engine::trace, oldest first.
@@ -417,6 +418,7 @@ class Engine {
     given.idle_spin_ns = options.idle_spin.count();
     given.trace_events = options.trace_events;
     given.activation_bits = options.activation_bits;
+    if (options.profile) given.flags |= LMN_ENGINE_PROFILE;
     lmn_engine* raw = nullptr;
     detail::invoke_with_progress(&given, options.progress, [&](lmn_error** err) {
       return lmn_engine_create(model.get(), &given, &raw, err);
@@ -514,6 +516,14 @@ class Engine {
       out.events.resize(before + count);
     }
     return out;
+  }
+  // Where the time of steps went, by kind. Throws LMN_UNSUPPORTED when `profile` was off. Names
+  // live as long as the engine.
+  std::vector<lmn_profile_entry> profile() const {
+    return detail::fetch<std::vector<lmn_profile_entry>>(
+        [&](lmn_profile_entry* out, size_t capacity, size_t* count, lmn_error** err) {
+          return lmn_engine_profile_get(get(), out, capacity, count, err);
+        });
   }
   // Who holds memory; the last entry is the total.
   std::vector<lmn_memory_entry> memory() const {

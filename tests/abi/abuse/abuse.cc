@@ -32,11 +32,12 @@ Decoder create_decoder(const lmn_tokenizer* tokenizer) {
   return Decoder(decoder);
 }
 
-Engine create_engine(const lmn_model* model, uint32_t max_sequences) {
+Engine create_engine(const lmn_model* model, uint32_t max_sequences, uint32_t flags) {
   auto options = sized<lmn_engine_options>();
   options.threads = 2;
   options.context_tokens = 2048;
   options.max_sequences = max_sequences;
+  options.flags = flags;
   lmn_engine* engine = nullptr;
   CHECK_CALL(lmn_engine_create(model, &options, &engine, err));
   return Engine(engine);

@@ -70,7 +70,7 @@ std::string model_path();  // skips the test where there is no model
 Model open_model();
 Tokenizer create_tokenizer(const lmn_model* model);
 Decoder create_decoder(const lmn_tokenizer* tokenizer);
-Engine create_engine(const lmn_model* model, uint32_t max_sequences = 0);
+Engine create_engine(const lmn_model* model, uint32_t max_sequences = 0, uint32_t flags = 0);
 // An engine of a null model, which the engine keeps alive; `change` sets further options.
 Engine create_null_engine(
     const std::string& name = "null:",

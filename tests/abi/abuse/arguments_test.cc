@@ -86,6 +86,7 @@ TEST(null_handles) {
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_descriptor_get(nullptr, &descriptor, err));
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_drain(nullptr, &number, 1, &count, err));
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_histogram_get(nullptr, nullptr, 0, &count, err));
+  EXPECT_NULL_ARGUMENT("engine", lmn_engine_profile_get(nullptr, nullptr, 0, &count, err));
   EXPECT_NULL_ARGUMENT("engine", lmn_engine_trace_get(nullptr, nullptr, 0, &count, &number, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_next(nullptr, 0, &chunk, err));
   EXPECT_NULL_ARGUMENT("request", lmn_request_wait(nullptr, 0, err));
@@ -157,6 +158,9 @@ TEST(null_outputs_with_a_handle) {
   EXPECT_NULL_ARGUMENT("count", lmn_engine_histogram_get(engine.get(), nullptr, 0, nullptr, err));
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'histograms'",
                  lmn_engine_histogram_get(engine.get(), nullptr, 1, &count, err));
+  EXPECT_NULL_ARGUMENT("count", lmn_engine_profile_get(engine.get(), nullptr, 0, nullptr, err));
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "'entries'",
+                 lmn_engine_profile_get(engine.get(), nullptr, 1, &count, err));
   EXPECT_NULL_ARGUMENT("count",
                        lmn_engine_trace_get(engine.get(), nullptr, 0, nullptr, &number, err));
   EXPECT_NULL_ARGUMENT("lost",

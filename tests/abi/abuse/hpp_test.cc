@@ -236,7 +236,7 @@ TEST(requests_move) {
 }
 
 TEST(the_descriptor_and_figures_in_cpp) {
-  Null null("null:", {.max_sequences = 8, .trace_events = 1 << 14});
+  Null null("null:", {.max_sequences = 8, .trace_events = 1 << 14, .profile = true});
   std::vector<lmnative::Request> requests;
   for (uint64_t tag = 0; tag < 20; ++tag)
     requests.push_back(null.engine.submit("d", {.max_tokens = 10, .tag = tag, .notify = true}));
@@ -259,6 +259,11 @@ TEST(the_descriptor_and_figures_in_cpp) {
   const lmnative::Trace trace = null.engine.trace();
   EXPECT(!trace.events.empty());
   EXPECT_EQ(trace.lost, 0u);
+  const std::vector<lmn_profile_entry> profile = null.engine.profile();
+  ASSERT(profile.size() == 10);  // a null model has no parts
+  EXPECT_EQ(std::string(profile[2].name), "run");
+  EXPECT(profile[2].calls > 0 && profile[2].step_kind == LMN_STEP_DECODE);
   Null without;
   EXPECT_EQ(status_of([&] { (void)without.engine.trace(); }), LMN_UNSUPPORTED);
+  EXPECT_EQ(status_of([&] { (void)without.engine.profile(); }), LMN_UNSUPPORTED);
 }

@@ -171,6 +171,7 @@ TEST(a_forked_child_gets_closed_and_no_hang) {
         lmn_engine_descriptor_get(engine.get(), &descriptor, nullptr),
         lmn_engine_drain(engine.get(), nullptr, 0, &count, nullptr),
         lmn_engine_histogram_get(engine.get(), nullptr, 0, &count, nullptr),
+        lmn_engine_profile_get(engine.get(), nullptr, 0, &count, nullptr),
         lmn_engine_trace_get(engine.get(), nullptr, 0, &count, &lost, nullptr),
     };
     for (size_t i = 0; i < std::size(statuses); ++i) {

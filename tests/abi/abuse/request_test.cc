@@ -538,6 +538,54 @@ TEST(histograms_and_trace) {
                  lmn_engine_trace_get(without.get(), events.data(), 10, &count, &lost, err));
 }
 
+TEST(profiles_of_decode_and_prefill_steps) {
+  const Model model = open_model();
+  const Engine engine = create_engine(model.get(), 0, LMN_ENGINE_PROFILE);
+  const Answer answer = drain(submit(engine.get(), "The capital of France is", 4).get());
+  EXPECT_EQ(answer.ids.size(), 4u);
+  size_t count = 0;
+  EXPECT_EQ(lmn_engine_profile_get(engine.get(), nullptr, 0, &count, nullptr),
+            LMN_BUFFER_TOO_SMALL);
+  std::vector<lmn_profile_entry> entries(count);
+  EXPECT(eventually([&] {  // the last step is recorded after its tokens were delivered
+    CHECK_CALL(lmn_engine_profile_get(engine.get(), entries.data(), count, &count, err));
+    return entries[count / 2 - 1].calls == 3;
+  }));
+  uint64_t bytes[2] = {}, operations[2] = {}, stages_ns[2] = {}, run_ns[2] = {}, engine_parts = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const lmn_profile_entry& entry = entries[i];
+    const uint32_t kind = i < count / 2 ? LMN_STEP_DECODE : LMN_STEP_PREFILL;
+    ASSERT(entry.step_kind == kind);
+    EXPECT_EQ(std::string(entry.name), entries[i % (count / 2)].name);
+    EXPECT_EQ(entry.calls, kind == LMN_STEP_DECODE ? 3u : 1u);
+    bytes[kind] += entry.bytes;
+    operations[kind] += entry.operations;
+    if (std::string(entry.op) != "engine") {
+      stages_ns[kind] += entry.run_ns + entry.wait_ns;
+      continue;
+    }
+    ++engine_parts;
+    if (std::string(entry.name) == "run") run_ns[kind] = entry.run_ns;
+  }
+  EXPECT_EQ(engine_parts, 10u);
+  lmn_memory_entry memory[32];
+  uint64_t weights = 0;
+  CHECK_CALL(lmn_engine_memory_get(engine.get(), memory, 32, &count, err));
+  for (size_t i = 0; i < count; ++i) {
+    if (std::string(memory[i].owner) == "packed_weights") weights = memory[i].current;
+  }
+  // A step reads all weights, which a row multiplies at least once for each two of their bytes.
+  EXPECT(weights > 0 && bytes[LMN_STEP_DECODE] >= 3 * weights * 99 / 100);
+  EXPECT(bytes[LMN_STEP_PREFILL] >= weights * 99 / 100);
+  EXPECT(operations[LMN_STEP_DECODE] >= 3 * weights);
+  EXPECT(operations[LMN_STEP_PREFILL] > operations[LMN_STEP_DECODE]);  // 5 rows against 3
+  for (const uint32_t kind : {LMN_STEP_DECODE, LMN_STEP_PREFILL})
+    EXPECT(stages_ns[kind] > 0 && stages_ns[kind] <= run_ns[kind]);
+  const Engine without = create_engine(model.get());
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "LMN_ENGINE_PROFILE",
+                 lmn_engine_profile_get(without.get(), nullptr, 0, &count, err));
+}
+
 TEST(memory_and_stats_of_an_engine) {
   const Model model = open_model();
   const Engine engine = create_engine(model.get());

@@ -472,27 +472,42 @@ TEST(caches_of_different_shapes_are_refused) {
                "one shape");
 }
 
-TEST(profiles_count_calls_and_time) {
+TEST(profiles_count_calls_time_bytes_and_operations) {
   File file;
   HostDevice device;
   auto team = make_team(2);
   auto plan = make_plan(small_graph(&file), device, *team, plan_options(8));
-  EXPECT(plan->profile().empty());
   plan->set_symbol("tokens", 3);
-  plan->set_profiling(true);
+  plan->run(*team);  // before there are any
+  plan->set_profiles(2);
   for (int i = 0; i < 5; ++i) plan->run(*team);
-  plan->set_profiling(false);
+  plan->set_symbol("tokens", 1);
+  plan->select_profile(1);
   plan->run(*team);
-  const std::vector<plan::ProfileEntry> profile = plan->profile();
-  ASSERT(profile.size() == 2);
-  EXPECT_EQ(profile[0].op, std::string_view("rms_norm"));
-  EXPECT_EQ(profile[1].name, std::string_view("out"));
+  const std::vector<plan::ProfileEntry> profile = plan->profile(0), other = plan->profile(1);
+  ASSERT(profile.size() == 3 && other.size() == 3);
+  EXPECT_EQ(profile[0].op, std::string_view("team"));
+  EXPECT_EQ(profile[1].op, std::string_view("rms_norm"));
+  EXPECT_EQ(profile[2].name, std::string_view("out"));
   for (const plan::ProfileEntry& entry : profile) {
     EXPECT_EQ(entry.calls, 5);
-    EXPECT(entry.nanoseconds > 0);
+    EXPECT(entry.run_ns > 0);
   }
-  plan->set_profiling(true);
-  EXPECT_EQ(plan->profile()[0].calls, 0);
+  for (const plan::ProfileEntry& entry : other) EXPECT_EQ(entry.calls, 1);
+  // Rows of 4 floats in and out, and the weight. Then rows of 4 in and 3 out, a panel of 4
+  // rows of weights and the bias, in floats.
+  EXPECT_EQ(profile[1].bytes, 5 * (3 * 32 + 16));
+  EXPECT_EQ(other[1].bytes, 32 + 16);
+  EXPECT_EQ(profile[2].bytes, 5 * (3 * 28 + 64 + 12));
+  EXPECT_EQ(other[2].bytes, 28 + 64 + 12);
+  EXPECT_EQ(profile[2].operations, 5 * 3 * 2 * 12);
+  EXPECT_EQ(profile[0].bytes + profile[0].operations, 0);
+  plan->set_profiles(1);  // which forgets
+  EXPECT_EQ(plan->profile(0)[1].calls, 0);
+  plan->run(*team);
+  EXPECT_EQ(plan->profile(0)[1].calls, 1);
+  plan->set_profiles(0);
+  plan->run(*team);
 }
 
 TEST(dump_shows_stages_barriers_and_offsets) {
