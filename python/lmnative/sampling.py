@@ -54,7 +54,9 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
     if not low <= number <= high:
-        raise InvalidArgumentError(f"{name} is {number}, must be {low} to {high}")
+        # Python refuses to print integers of thousands of digits.
+        shown = str(number) if number.bit_length() <= 128 else f"an integer of {number.bit_length()} bits"
+        raise InvalidArgumentError(f"{name} is {shown}, must be {low} to {high}")
     return number
 
 
@@ -67,6 +69,8 @@ def number(name: str, value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}") from None
+    except OverflowError:
+        raise InvalidArgumentError(f"{name} is an integer beyond the range of a float") from None
 
 
 SMALLEST = 2.0**-126

@@ -79,7 +79,14 @@ OwnedTensor from_iterable(const py::object& source, const std::string& what) {
     }
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-    if (overflow != 0) out_of_range(what, py::str(number).cast<std::string>(), values.size());
+    if (overflow != 0) {
+      // Python refuses to print integers of thousands of digits.
+      const auto bits = number.attr("bit_length")().cast<size_t>();
+      out_of_range(what,
+                   bits <= 128 ? py::str(number).cast<std::string>()
+                               : "of " + std::to_string(bits) + " bits",
+                   values.size());
+    }
     values.push_back(value);
   }
   return of_values(std::move(values));
