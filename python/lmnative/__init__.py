@@ -13,7 +13,7 @@ import os as _os
 
 from lmnative import _lmnative
 from lmnative._lmnative import Tensor
-from lmnative.engine import Engine, Histogram, MemoryUse, TraceEvent
+from lmnative.engine import Engine, Histogram, MemoryUse, ProfileEntry, TraceEvent
 from lmnative.errors import (
     CancelledError,
     ChatTemplateError,
@@ -58,6 +58,7 @@ __all__ = [
     "ModelInfo",
     "NotFoundError",
     "OutOfMemoryError",
+    "ProfileEntry",
     "QueueFullError",
     "Request",
     "Tensor",

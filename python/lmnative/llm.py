@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from time import sleep
 
-from lmnative.engine import Engine, MemoryUse, chat_prompt, is_one_prompt
+from lmnative.engine import Engine, MemoryUse, ProfileEntry, chat_prompt, is_one_prompt
 from lmnative.errors import QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.request import Request
@@ -164,6 +164,10 @@ class LLM:
     def stats(self) -> dict[str, int]:
         """Counters and sizes, as Engine.stats."""
         return self.engine.stats()
+
+    def profile(self) -> list[ProfileEntry]:
+        """Where the time of steps went, as Engine.profile."""
+        return self.engine.profile()
 
     def close(self) -> None:
         """Cancels what is running and frees everything. May be called more than once."""

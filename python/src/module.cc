@@ -13,6 +13,7 @@
 namespace lmn::python {
 
 void bind_engine(py::module_& module);
+void bind_probe(py::module_& module);
 
 namespace {
 
@@ -60,6 +61,7 @@ PYBIND11_MODULE(_lmnative, module) {
   bind_tokenizer(module);
   bind_request(module);
   bind_engine(module);
+  bind_probe(module);
   module.def("build_info", &build_info);
   module.def("version", [] { return lmn_version(); });
   module.def("abi_version", [] { return lmn_abi_version(); });

@@ -218,10 +218,36 @@ def test_bench_of_several_answers():
     assert "6 answers, tok/s" in call("bench", "null:", *options).stdout
 
 
+def test_bench_profile(model_path):
+    options = ["--profile", "--prompt-tokens", "40", "--generate-tokens", "6", "--runs", "2", "-t", "2"]
+    report = json.loads(call("bench", model_path, "--json", *options).stdout)
+    assert (report["decode"]["steps"], report["prefill"]["steps"]) == (10, 2), "the first run warms up"
+    assert report["read_gb_s"] > 0.1
+    for kind in ("decode", "prefill"):
+        rows, total = report[kind]["rows"], report[kind]["total"]
+        names = [row["name"] for row in rows]
+        assert {"linear ffn_down", "linear output", "attention", "team start", "engine sample"} <= set(names)
+        assert len(set(names)) == len(names)
+        assert [row["us"] for row in rows] == sorted((row["us"] for row in rows), reverse=True)
+        assert sum(row["share"] for row in rows) == pytest.approx(1)
+        for field in ("us", "wait_us", "bytes", "operations"):
+            assert sum(row[field] for row in rows) == pytest.approx(total[field], rel=1e-3)
+        output = rows[names.index("linear output")]
+        assert output["operations"] == 2 * 576 * 49152
+        assert output["gb_s"] == pytest.approx(output["bytes"] / output["us"] / 1e3)
+        assert output["of_read_limit"] == pytest.approx(output["gb_s"] / report["read_gb_s"])
+    table = call("bench", model_path, *options).stdout
+    for text in ("decode: ", "prefill: ", "linear attn_q+k+v", "GB/s", "GOP/s", "memory gives"):
+        assert text in table
+    report = json.loads(call("bench", "null:step_ns=50000", "--profile", "--json", "--runs", "1").stdout)
+    first = report["decode"]["rows"][0]
+    assert first["name"] == "engine run" and first["us"] >= 50
+
+
 def test_the_null_model():
     assert call("run", "null:", "hi", "-n", "7").stdout == "a" * 7 + "\n"
     assert "null.vocab_size" in call("inspect", "null:vocab=300").stdout
-    failed(call("run", "null:vocab=10", "hi"), 1, "null:vocab=10")
+    failed(call("run", "null:vocab=10", "hi"), 1, "null:vocab=10,context=4096,step_ns=0,token_ns=0 has no tokenizer")
 
 
 def test_a_closed_pipe_ends_it_silently(model_path):

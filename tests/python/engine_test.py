@@ -138,6 +138,22 @@ def test_bad_options(options, error):
         lmnative.Engine("null:", **options)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("bits", [32, 33, 65, 2000, 20000])
+def test_numbers_beyond_every_range(sign, bits):
+    """Each keyword either has room for such a number, or says its own name and range."""
+    value = sign << (bits - 1)
+    for name in (
+        *("threads", "context_tokens", "kv_tokens", "prefill_chunk_tokens", "queue_capacity", "max_sequences"),
+        *("queue_tokens", "queue_bytes", "inter_token_target", "idle_spin", "trace_events"),
+    ):
+        try:
+            lmnative.Engine("null:", **{name: value}).close()
+            assert value > 0 and name in ("queue_tokens", "queue_bytes", "inter_token_target", "idle_spin")
+        except lmnative.InvalidArgumentError as error:
+            assert str(error).startswith(f"{name} is ")
+
+
 def test_histograms(slow):
     slow.submit("x", max_tokens=20, ignore_eos=True).wait(10)
     assert wait_until(lambda: slow.histograms()["step"].count == slow.stats()["steps"])
@@ -171,6 +187,43 @@ def test_trace():
         engine.trace()
 
 
+def test_profile():
+    with lmnative.Engine("null:", threads=1, profile=True) as engine:
+        assert engine.submit([1, 2, 3], max_tokens=4, ignore_eos=True).wait(10)
+        assert wait_until(lambda: engine.profile()[4].calls == 3)
+        entries = engine.profile()
+        parts = ("schedule", "prepare", "run", "sample", "deliver")
+        assert [(entry.step_kind, entry.op, entry.name, entry.calls) for entry in entries] == [
+            (kind, "engine", part, calls) for kind, calls in (("decode", 3), ("prefill", 1)) for part in parts
+        ]
+        assert all(entry.bytes == entry.operations == entry.wait_ns == 0 for entry in entries)
+    with lmnative.LLM("null:", threads=1) as llm, pytest.raises(lmnative.UnsupportedError, match="profile"):
+        llm.profile()
+
+
+def test_profile_of_a_model(model_path):
+    """Against the numbers of the file: SmolLM2-135M has 30 layers of 9 heads of 64, 3 of them for keys and values."""
+    with lmnative.LLM(model_path, threads=2, context_tokens=256, profile=True) as llm:
+        assert len(llm.generate([5] * 100, max_tokens=5, ignore_eos=True).token_ids) == 5
+        profile = llm.profile()
+        weights = llm.memory()["packed_weights"].current
+    for kind, steps, tokens, contexts in (("decode", 4, 4, range(101, 105)), ("prefill", 1, 100, range(1, 101))):
+        entries = [entry for entry in profile if entry.step_kind == kind]
+        stages = [entry for entry in entries if entry.op not in ("engine", "team")]
+        assert {entry.calls for entry in stages} == {steps}
+        linear = {entry.name: entry.operations for entry in stages if entry.op == "linear"}
+        layer = 576 * (576 + 2 * 192) + 576 * 576 + 3 * 576 * 1536
+        assert sum(linear.values()) == 2 * (tokens * 30 * layer + steps * 576 * 49152)
+        assert linear["output"] == 2 * steps * 576 * 49152
+        attention = [entry for entry in stages if entry.op == "attention"]
+        assert [entry.operations for entry in attention] == [4 * 64 * 9 * sum(contexts)] * 30
+        cached = sum(contexts) if kind == "decode" else 100
+        assert all(0 <= entry.bytes - cached * 2 * 3 * 64 * 2 < tokens * 8192 for entry in attention)
+        moved = sum(entry.bytes for entry in stages)
+        assert moved > 0.99 * steps * weights
+        assert kind == "prefill" or moved < 1.1 * steps * weights
+
+
 def test_threads_ask_at_the_same_time():
     """Their requests run together, and each gets its own."""
     with lmnative.Engine("null:vocab=256", threads=1, max_sequences=16) as engine:
@@ -198,7 +251,7 @@ def test_the_null_model():
         assert llm.generate("hello", max_tokens=None).usage.total_tokens == 64
     with lmnative.LLM("null:vocab=10", threads=1) as llm:
         assert llm.generate([1, 2], max_tokens=3).token_ids == [9, 9, 9], "without a tokenizer there are ids"
-        with pytest.raises(lmnative.Error):
+        with pytest.raises(lmnative.UnsupportedError, match="null:vocab=10.* vocab of 256 or more"):
             llm.generate("hello")
     with pytest.raises(lmnative.InvalidArgumentError, match="vocab"):
         lmnative.Model("null:vocab=0")

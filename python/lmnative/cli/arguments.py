@@ -38,6 +38,7 @@ examples:
   lmnative bench smollm2-135m
   lmnative bench model.gguf --threads 2 --prompt-tokens 128 --runs 3 --json
   lmnative bench model.gguf --concurrency 8
+  lmnative bench model.gguf --profile --runs 3
 """
 TRACE_EXAMPLES = """\
 examples:
@@ -100,6 +101,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     bench.add_argument("--generate-tokens", type=int, default=64, metavar="N", help="answer length (default: 64)")
     bench.add_argument("--runs", type=int, default=5, metavar="N", help="repetitions, reported by median (default: 5)")
     bench.add_argument("--concurrency", type=int, default=1, metavar="N", help="answers at the same time (default: 1)")
+    bench.add_argument(
+        "--profile",
+        action="store_true",
+        help="instead: where the time of a step goes, operator by operator, against the memory's bandwidth",
+    )
     bench.add_argument("--json", action="store_true", help="print JSON")
     _add_engine_options(bench)
 

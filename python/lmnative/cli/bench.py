@@ -2,7 +2,8 @@
 """lmnative bench: load, prefill and decode of one model on this machine, by medians.
 
 With --concurrency, prefill and decode are those of one answer among others (their median), and a further row has the
-generated tokens of all over the time from the first prompt to the last token.
+generated tokens of all over the time from the first prompt to the last token. With --profile, where the time of a step
+goes instead.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ import argparse
 import json
 import statistics
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lmnative import _lmnative
-from lmnative.cli import UsageError
+from lmnative._progress import BAR_DELAY_SECONDS
+from lmnative.cli import UsageError, profile
 from lmnative.cli.loading import load, peak_rss_bytes
 from lmnative.llm import LLM
 from lmnative.results import Usage
 
 TEXT = "The lighthouse stood at the end of the peninsula, where the land ran out of excuses and became the sea. "
+BAR_SECONDS = 0.2
+"""Between two looks at what is done: often enough for a person, and too rare to disturb what is measured."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,22 +35,68 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value < low:
             raise UsageError(f"--{name.replace('_', '-')} is {value}, must be {low} or more")
+    report = _profile(options) if options.profile else _speeds(options)
+    if options.json:
+        json.dump(report, sys.stdout, indent=1)
+        print()
+    elif options.profile:
+        profile.print_tables(report)
+    else:
+        _print_table(report)
+    return 0
+
+
+def _speeds(options: argparse.Namespace) -> dict[str, object]:
     loads, prefills, decodes, totals = [], [], [], []
-    needed = options.prompt_tokens + options.generate_tokens
-    # Every prompt is computed, also one that begins like another.
-    engine: dict[str, object] = {"prefix_cache": False}
-    if options.concurrency > 1:
-        engine |= {"kv_tokens": needed * options.concurrency, "max_sequences": options.concurrency}
-    for _ in _shown(options.runs):
-        llm, seconds = load(options, context_tokens=needed, **engine)
+    for i in range(options.runs):
+        llm, seconds = _load(options)
         with llm:
-            usages, wall = _measure(llm, options)
+            with _bar(llm, options, f"run {i + 1} of {options.runs}", runs=1):
+                usages, wall = _measure(llm, options)
             stats = llm.stats()
         loads.append(seconds * 1e3)
         prefills.append(statistics.median(usage.prefill_tokens_per_second for usage in usages))
         decodes.append(statistics.median(usage.decode_tokens_per_second for usage in usages))
         totals.append(sum(usage.completion_tokens for usage in usages) / wall)
-    report = {
+    return {
+        **_setting(llm, stats, options),
+        "load_ms": _summary(loads),
+        "prefill_tokens_per_second": _summary(prefills),
+        "decode_tokens_per_second": _summary(decodes),
+        "total_tokens_per_second": _summary(totals),
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+
+
+def _profile(options: argparse.Namespace) -> dict[str, object]:
+    llm, _ = _load(options, profile=True)
+    with llm:
+        with _bar(llm, options, "measuring", runs=options.runs + 1):
+            _measure(llm, options)  # once to warm up
+            before = llm.profile()
+            for _ in range(options.runs):
+                _measure(llm, options)
+            after = llm.profile()
+        stats = llm.stats()
+    limit = profile.read_limit(stats["threads"])
+    return {
+        **_setting(llm, stats, options),
+        "read_gb_s": limit / 1e9,
+        **profile.report(before, after, limit),
+    }
+
+
+def _load(options: argparse.Namespace, **engine: object) -> tuple[LLM, float]:
+    needed = options.prompt_tokens + options.generate_tokens
+    # Every prompt is computed, also one that begins like another.
+    engine["prefix_cache"] = False
+    if options.concurrency > 1:
+        engine |= {"kv_tokens": needed * options.concurrency, "max_sequences": options.concurrency}
+    return load(options, context_tokens=needed, **engine)
+
+
+def _setting(llm: LLM, stats: dict[str, int], options: argparse.Namespace) -> dict[str, object]:
+    return {
         "model": llm.model.path,
         "version": _lmnative.version(),
         "cpu_target": _lmnative.build_info()["cpu_target"],
@@ -52,18 +105,7 @@ def run(options: argparse.Namespace) -> int:
         "prompt_tokens": options.prompt_tokens,
         "generate_tokens": options.generate_tokens,
         "concurrency": options.concurrency,
-        "load_ms": _summary(loads),
-        "prefill_tokens_per_second": _summary(prefills),
-        "decode_tokens_per_second": _summary(decodes),
-        "total_tokens_per_second": _summary(totals),
-        "peak_rss_bytes": peak_rss_bytes(),
     }
-    if options.json:
-        json.dump(report, sys.stdout, indent=1)
-        print()
-    else:
-        _print_table(report)
-    return 0
 
 
 def _measure(llm: LLM, options: argparse.Namespace) -> tuple[list[Usage], float]:
@@ -79,12 +121,30 @@ def _summary(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-def _shown(runs: int):
+@contextmanager
+def _bar(llm: LLM, options: argparse.Namespace, what: str, *, runs: int) -> Iterator[None]:
+    """On a terminal, a progress bar over the tokens that are computed meanwhile, beside the measurement."""
     if not sys.stderr.isatty():
-        return range(runs)
+        yield
+        return
     from tqdm import tqdm
 
-    return tqdm(range(runs), desc="measuring", leave=False, delay=1.0)
+    total = runs * options.concurrency * (options.prompt_tokens + options.generate_tokens)
+    done = threading.Event()
+
+    def watch() -> None:
+        with tqdm(total=total, desc=what, unit="tok", leave=False, delay=BAR_DELAY_SECONDS, dynamic_ncols=True) as bar:
+            while not done.wait(BAR_SECONDS):
+                stats = llm.stats()
+                bar.update(stats["prompt_tokens"] + stats["generated_tokens"] - bar.n)
+
+    watcher = threading.Thread(target=watch, name="progress")
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def _print_table(report: dict) -> None:
