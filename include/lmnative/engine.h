@@ -30,8 +30,7 @@ LMN_BEGIN_C
 typedef struct lmn_engine lmn_engine;
 typedef struct lmn_request lmn_request;
 
-#define LMN_ENGINE_PROFILE 1u /* keep what lmn_engine_profile_get tells: a step takes 1 % longer \
-                               */
+#define LMN_ENGINE_PROFILE 1u /* keep what lmn_engine_profile_get tells: steps take 1 % longer */
 
 typedef struct lmn_engine_options {
   uint32_t struct_size;
