@@ -12,16 +12,22 @@
 // Quants of one block, as units of `lanes` x 4 bytes (one vector; lane c belongs to channel c; k
 // counts within the block):
 //   4-bit, kQA8    4 units; byte i of unit j holds k = 4j + i in its low nibble and 16 + 4j + i in
-//   its high one 4-bit, kQA16   the same with the middle bytes of each lane swapped, so that
-//   masking 16-bit halves gives neighbouring
-//                  pairs: unit j shifted by 0, 4, 8, 12 gives k = 4j, 16 + 4j, 4j + 2, 18 + 4j and
-//                  the k after each
-//   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i, unsigned: q + byte_zero()
+//                  its high one
+//   4-bit, kQA16   the same with the middle bytes of each lane swapped, so that masking 16-bit
+//                  halves gives neighbouring pairs: unit j shifted by 4v (v = 0, 1, 2, 3) gives
+//                  k = 4j + 16 (v % 2) + v / 2 * 2 and the k after it
+//   5-bit          the low four bits as 4-bit; then one unit of fifth bits. kQA8: bit 2j + h of
+//                  byte i is of k = 4j + 16h + i. kQA16: bit 4j + v of half e is of the e-th k
+//                  that unit j shifted by 4v gives
+//   6-bit, kQA16   the low four bits as 4-bit, of the columns 0 to 15 in the first two units and 16
+//                  to 31 in the others: unit j shifted by 4v gives k = 16 (j / 2) + 4 (j % 2) +
+//                  8 (v % 2) + v / 2 * 2 and the k after it; then two units of high bits: bits
+//                  8 (j % 2) + 2v and the next of half e of unit j / 2
+//   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i, unsigned (q + 128), or signed where
+//                  the instruction set multiplies signed bytes
 //   8-bit, kQA16   16 half units of `lanes` x 2 bytes; byte i of half unit j is k = 2j + i, signed
 //
-// Bytes per weight are the file's for q4_0, q4_1, q8_0, q6_k (1.07 against 0.82), q4_k (0.58
-// against 0.5625) and the float types; q5_0, q5_1 and q5_k are widened to 8 bits (1.06, 1.125
-// and 1.08 against 0.6875, 0.75 and 0.6875).
+// Bytes per weight are the file's, but for q4_k and q5_k, which are wider by a fortieth.
 //
 // Plain data and internal linkage: fenced kernel files include this header.
 #pragma once
@@ -43,7 +49,7 @@ enum class ScaleKind : uint8_t {
 };
 
 struct WeightKind {
-  int bits = 0;  // of a stored integer or float: 4, 8, 16, 32
+  int bits = 0;  // of a stored integer or float: 4, 5, 6, 8, 16, 32
   int zero = 0;  // what the file's integers are offset by: 8 for q4_0, 16 for q5_0, 32 for q6_k
   ScaleKind scales = ScaleKind::kNone;
 };
@@ -64,13 +70,13 @@ struct WeightKind {
     case DType::kQ8_0:
       return {8, 0, ScaleKind::kHalf};
     case DType::kQ5_0:
-      return {8, 16, ScaleKind::kHalf};
+      return {5, 16, ScaleKind::kHalf};
     case DType::kQ5_1:
-      return {8, 0, ScaleKind::kHalfMin};
+      return {5, 0, ScaleKind::kHalfMin};
     case DType::kQ5_K:
-      return {8, 0, ScaleKind::kSuper};
+      return {5, 0, ScaleKind::kSuper};
     case DType::kQ6_K:
-      return {8, 32, ScaleKind::kSuper16};
+      return {6, 32, ScaleKind::kSuper16};
     default:
       return {};
   }

@@ -65,7 +65,6 @@ struct IsaKernels {
   int float_lanes;  // and of float weights
   bool byte_dot;    // 8-bit weights gain from kQA8 activations (VNNI, dotprod); otherwise they take
                     // kQA16 only
-  bool signed_bytes;  // with byte_dot: 8-bit weights are stored signed, those of q6_k among them
 
   void (*linear)(const LinearTask&);
   void (*pack)(const PackTask&);

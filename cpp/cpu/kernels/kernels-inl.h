@@ -61,7 +61,6 @@ extern const IsaKernels kKernels = {
     .quant_lanes = kLanes,
     .float_lanes = kFloatLanes,
     .byte_dot = LMN_BYTE_DOT != LMN_NO_BYTES,
-    .signed_bytes = LMN_BYTE_DOT == LMN_SIGNED_BYTES,
     .linear = linear,
     .pack = pack_panel,
     .unpack = unpack_row,

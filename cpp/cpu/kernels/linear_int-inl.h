@@ -8,11 +8,8 @@
 // to 8 rows, and no operation mixes rows, so that a row has the same bits in every tile (DESIGN
 // section 7).
 
-// What the bytes of kQA8 are offset by; those of kQA16 are signed.
-constexpr int byte_zero(DType type) {
-  if (LMN_BYTE_DOT == LMN_SIGNED_BYTES) return 0;
-  return type == DType::kQ8_0 ? 128 : weight_kind(type).zero;
-}
+// What the bytes of 8-bit weights are offset by for kQA8; for kQA16 they are signed.
+constexpr int kByteZero = LMN_BYTE_DOT == LMN_SIGNED_BYTES ? 0 : 128;
 
 // Scales of one block: kSums integer sums per block (2 where a scale covers 16 columns), each with
 // a scale, and the minimum with the zero point of the stored integers folded in: -zero * scale.
@@ -65,7 +62,7 @@ LMN_INLINE void block_sums(const std::byte* quants, const RowPointers<kRows>& q,
     LMN_UNROLL
     for (int step = kPart * kSteps; step < (kPart + 1) * kSteps; ++step) {
       typename Layout::Weights w[Layout::kVectors];
-      Layout::unpack(quants + step * Layout::kStepBytes, w);
+      Layout::unpack(quants, step, w);
       LMN_UNROLL
       for (int r = 0; r < kRows; ++r) {
         LMN_UNROLL
@@ -83,7 +80,7 @@ LMN_INLINE void block_sums(const std::byte* quants, const RowPointers<kRows>& q,
 template <typename Layout, typename Scales, int kRows>
 LMN_INLINE void panel_tile(const std::byte* p, int64_t blocks, const std::byte* x,
                            int64_t x_row_bytes, F (&out)[kRows]) {
-  constexpr int kBlockBytes = Scales::kBytes + Layout::kSteps * Layout::kStepBytes;
+  constexpr int kBlockBytes = Scales::kBytes + 4 * kLanes * Layout::kBits;
   RowPointers<kRows> q(x, x_row_bytes);
   RowPointers<kRows> xs(x + blocks * 32 * Layout::kInputBytes, x_row_bytes);
   const int64_t sums = blocks * 4;
@@ -185,7 +182,7 @@ void linear_int(const LinearTask& t) {
 }
 
 // The kernel of a weight type: one line for each. Zero points are folded into the minimum where the
-// stored integers are unsigned; Bytes16 stores q - zero, signed, and has none.
+// layout gives unsigned integers; Bytes16 and Sixes16 give signed ones.
 void linear_quantized(const LinearTask& t) {
   if (t.input_type == DType::kQA8) {
     switch (t.source) {
@@ -197,17 +194,13 @@ void linear_quantized(const LinearTask& t) {
         return linear_int<Nibbles8, ScaleKind::kSuper, 0>(t);
 #if LMN_BYTE_DOT
       case DType::kQ8_0:
-        return linear_int<Bytes8, ScaleKind::kHalf, byte_zero(DType::kQ8_0)>(t);
+        return linear_int<Bytes8, ScaleKind::kHalf, kByteZero>(t);
       case DType::kQ5_0:
-        return linear_int<Bytes8, ScaleKind::kHalf, byte_zero(DType::kQ5_0)>(t);
+        return linear_int<Fives8, ScaleKind::kHalf, 16>(t);
       case DType::kQ5_1:
-        return linear_int<Bytes8, ScaleKind::kHalfMin, 0>(t);
+        return linear_int<Fives8, ScaleKind::kHalfMin, 0>(t);
       case DType::kQ5_K:
-        return linear_int<Bytes8, ScaleKind::kSuper, 0>(t);
-#endif
-#if LMN_BYTE_DOT == LMN_SIGNED_BYTES
-      case DType::kQ6_K:
-        return linear_int<Bytes8, ScaleKind::kSuper16, 0>(t);
+        return linear_int<Fives8, ScaleKind::kSuper, 0>(t);
 #endif
       default:
         return;
@@ -221,14 +214,15 @@ void linear_quantized(const LinearTask& t) {
     case DType::kQ4_K:
       return linear_int<Nibbles16, ScaleKind::kSuper, 0>(t);
     case DType::kQ8_0:
-    case DType::kQ5_0:
       return linear_int<Bytes16, ScaleKind::kHalf, 0>(t);
+    case DType::kQ5_0:
+      return linear_int<Fives16, ScaleKind::kHalf, 16>(t);
     case DType::kQ5_1:
-      return linear_int<Bytes16, ScaleKind::kHalfMin, 0>(t);
+      return linear_int<Fives16, ScaleKind::kHalfMin, 0>(t);
     case DType::kQ5_K:
-      return linear_int<Bytes16, ScaleKind::kSuper, 0>(t);
+      return linear_int<Fives16, ScaleKind::kSuper, 0>(t);
     case DType::kQ6_K:
-      return linear_int<Bytes16, ScaleKind::kSuper16, 0>(t);
+      return linear_int<Sixes16, ScaleKind::kSuper16, 0>(t);
     default:
       return;
   }

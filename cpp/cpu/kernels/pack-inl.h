@@ -55,34 +55,59 @@ constexpr FileBlock file_block(DType type) {
 // Eight bytes at a time in a general register, the same in every byte.
 constexpr uint64_t bytes8(uint64_t byte) { return byte * 0x0101010101010101u; }
 
-// The eight bits of a byte as eight bytes that are 0 or 1. Each byte of the product keeps its own
-// bit; adding 127 moves it to the top, without a carry into the next byte.
-LMN_INLINE uint64_t spread_bits(uint64_t byte) {
-  const uint64_t own = byte * bytes8(1) & 0x8040201008040201u;
-  return (own + bytes8(0x7F)) >> 7 & bytes8(1);
+// Bit `bit` of eight bytes, as the bits of one.
+LMN_INLINE uint32_t gather_bits(uint64_t bytes, int bit) {
+  return static_cast<uint32_t>((bytes >> bit & bytes8(1)) * 0x0102040810204080u >> 56);
+}
+// Swaps bits a and b (a > b) of the index of every bit of x, below kBits: bit i moves to where i's
+// bits a and b have changed places.
+template <int kA, int kB, int kBits>
+LMN_INLINE uint32_t swap_index_bits(uint32_t x) {
+  constexpr uint32_t kMask = [] {
+    uint32_t mask = 0;  // indices with bit b set and bit a not
+    for (int i = 0; i < kBits; ++i)
+      mask |= (i >> kB & 1) == 1 && (i >> kA & 1) == 0 ? uint32_t{1} << i : 0;
+    return mask;
+  }();
+  constexpr int kDistance = (1 << kA) - (1 << kB);
+  const uint32_t differ = (x >> kDistance ^ x) & kMask;
+  return x ^ differ ^ differ << kDistance;
+}
+// Bit i of a half to bit 2i.
+LMN_INLINE uint32_t spread_pairs(uint32_t x) {
+  x = (x | x << 8) & 0x00FF00FFu;
+  x = (x | x << 4) & 0x0F0F0F0Fu;
+  x = (x | x << 2) & 0x33333333u;
+  return (x | x << 1) & 0x55555555u;
 }
 
-// Where the canonical integers of block b of a row are: in the file, or made in `y` (32 bytes).
+// One block of one row. Nibbles: byte i of 16 has k = i in its low four bits and 16 + i in its high
+// ones (q6_k: bytes 0 to 7 have k = i and 8 + i, bytes 8 to 15 k = 8 + i and 16 + i). 8-bit: 32
+// bytes. `high`: bit k is the fifth, or the sixth, bit of k.
+struct Canonical {
+  const std::byte* q;  // in the file, or made in `made`
+  uint32_t high[2];
+  std::byte made[16];
+};
+
 template <DType kType>
-LMN_INLINE const std::byte* canonical(const std::byte* row, int64_t b, std::byte* y) {
+LMN_INLINE void canonical(const std::byte* row, int64_t b, Canonical* y) {
   constexpr FileBlock kFile = file_block(kType);
   const std::byte* p = row + b * 32 / kFile.columns * kFile.bytes;
   const int j = static_cast<int>(b % 8);  // sub-block of a K-quant
-  const auto put = [y](int i, uint64_t value) { __builtin_memcpy(y + i, &value, sizeof value); };
-  if constexpr (kType == DType::kQ8_0) return p + 2;
-  if constexpr (kType == DType::kQ4_0) return p + 2;
-  if constexpr (kType == DType::kQ4_1) return p + 4;
+  const auto put = [y](int i, uint64_t value) {
+    __builtin_memcpy(y->made + i, &value, sizeof value);
+  };
+  y->q = y->made;
+  if constexpr (kType == DType::kQ8_0 || kType == DType::kQ4_0) y->q = p + 2;
+  if constexpr (kType == DType::kQ4_1) y->q = p + 4;
   if constexpr (kType == DType::kQ5_0 || kType == DType::kQ5_1) {
     const std::byte* high = p + (kType == DType::kQ5_0 ? 2 : 4);
-    for (int i = 0; i < 32; i += 8) {
-      const uint64_t nibbles = read<uint64_t>(high + 4 + i % 16) >> (i < 16 ? 0 : 4) & bytes8(15);
-      const uint64_t fifth = spread_bits(static_cast<uint64_t>(byte_at(high, i / 8)));
-      // q - 16 of a q below 16 is its nibble under four ones, and of the others the nibble alone.
-      put(i, nibbles | (kType == DType::kQ5_0 ? (fifth ^ bytes8(1)) * 0xF0 : fifth << 4));
-    }
+    y->high[0] = read<uint32_t>(high);
+    y->q = high + 4;
   }
-  if constexpr (kType == DType::kQ4_K) {
-    const std::byte* q = p + 16 + j / 2 * 32;
+  if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) {
+    const std::byte* q = p + (kType == DType::kQ4_K ? 16 : 48) + j / 2 * 32;
     for (int i = 0; i < 16; i += 8) {
       const uint64_t low = read<uint64_t>(q + i), high = read<uint64_t>(q + i + 16);
       put(i, j % 2 == 0 ? (low & bytes8(15)) | (high & bytes8(15)) << 4
@@ -90,25 +115,54 @@ LMN_INLINE const std::byte* canonical(const std::byte* row, int64_t b, std::byte
     }
   }
   if constexpr (kType == DType::kQ5_K) {
-    const std::byte* q = p + 48 + j / 2 * 32;
-    for (int i = 0; i < 32; i += 8) {
-      const uint64_t nibbles = read<uint64_t>(q + i) >> (j % 2 * 4) & bytes8(15);
-      put(i, nibbles | (read<uint64_t>(p + 16 + i) >> j & bytes8(1)) << 4);
-    }
+    y->high[0] = 0;
+    for (int i = 0; i < 32; i += 8) y->high[0] |= gather_bits(read<uint64_t>(p + 16 + i), j) << i;
   }
   if constexpr (kType == DType::kQ6_K) {
     const int half = j / 4,
               group = j % 4;  // groups 0, 1: low nibbles of 64 bytes; 2, 3: their high nibbles
     const std::byte* low = p + half * 64 + group % 2 * 32;
     const std::byte* high = p + 128 + half * 32;
+    y->high[0] = y->high[1] = 0;
     for (int i = 0; i < 32; i += 8) {
-      const uint64_t nibbles = read<uint64_t>(low + i) >> (group / 2 * 4) & bytes8(15);
-      const uint64_t q = nibbles | (read<uint64_t>(high + i) >> (2 * group) & bytes8(3)) << 4;
-      // q - 32 of a q below 32 is q under three ones, and of the others q without its top bit.
-      put(i, (q & bytes8(31)) | (~q >> 5 & bytes8(1)) * 0xE0);
+      const uint64_t bits = read<uint64_t>(high + i);
+      y->high[0] |= gather_bits(bits, 2 * group) << i;
+      y->high[1] |= gather_bits(bits, 2 * group + 1) << i;
+    }
+    const auto nibbles = [&](int i) {
+      return read<uint64_t>(low + i) >> (group / 2 * 4) & bytes8(15);
+    };
+    put(0, nibbles(0) | nibbles(8) << 4);
+    put(8, nibbles(16) | nibbles(24) << 4);
+  }
+}
+
+// The high bits of one row's block to its lane of the units behind the nibbles.
+template <DType kType>
+LMN_INLINE void pack_high_bits(const Canonical& c, bool wide, std::byte* unit) {
+  const auto put = [&](int i, uint32_t dword) {
+    __builtin_memcpy(unit + 4 * kLanes * i, &dword, sizeof dword);
+  };
+  if constexpr (weight_kind(kType).bits == 5) {
+    // Indices: k is (h, j, j, i, i). kQA16 wants (i, j, j, i, h), so its outer bits change places;
+    // kQA8 wants (i, i, j, j, h).
+    uint32_t x = swap_index_bits<4, 0, 32>(c.high[0]);  // (i0, j1, j0, i1, h)
+    if (!wide) {
+      x = swap_index_bits<4, 1, 32>(x);  // (i1, j1, j0, i0, h)
+      x = swap_index_bits<3, 1, 32>(x);  // (i1, i0, j0, j1, h)
+      x = swap_index_bits<2, 1, 32>(x);  // (i1, i0, j1, j0, h)
+    }
+    put(0, x);
+  }
+  if constexpr (weight_kind(kType).bits == 6) {
+    for (int half = 0; half < 2; ++half) {
+      // k in the half is (h, j, i1, i0), and (i0, j, i1, h) is wanted.
+      const auto of = [&](int i) {
+        return spread_pairs(swap_index_bits<3, 0, 16>(c.high[i] >> (16 * half) & 0xFFFF));
+      };
+      put(half, of(0) | of(1) << 1);
     }
   }
-  return y;
 }
 
 // Bytes of one lane in a scale plane and in a super plane.
@@ -168,20 +222,26 @@ void pack_quantized(const PackTask& t) {
   for (int64_t lane = 0; lane < kLanes; lane += 8) {
     const EightRows rows(t, lane, t.columns / kFile.columns * kFile.bytes);
     for (int64_t b = 0; b < t.columns / 32; ++b) {
-      std::byte made[8][32];
+      Canonical blocks[8];
       const std::byte* q[8];
-      for (int i = 0; i < 8; ++i) q[i] = canonical<kType>(rows.p[i], b, made[i]);
+      for (int i = 0; i < 8; ++i) {
+        canonical<kType>(rows.p[i], b, &blocks[i]);
+        q[i] = blocks[i].q;
+      }
       std::byte* y = t.panel + block_offset(kType, kLanes, b) + kScaleBytes +
                      lane * unit_width(kType, t.input_type);
-      if constexpr (weight_kind(kType).bits == 4) {
+      if constexpr (weight_kind(kType).bits < 8) {
         transpose_dwords(q, 0, y, 4 * kLanes, wide ? ByteChange::kSwapMiddle : ByteChange::kNone,
                          0);
+        for (int i = 0; i < 8; ++i) {
+          pack_high_bits<kType>(blocks[i], wide, y + 16 * kLanes + 4 * i);
+        }
       } else if (wide) {
         transpose_words(q, 0, y, 2 * kLanes);
         transpose_words(q, 16, y + 16 * kLanes, 2 * kLanes);
       } else {
-        transpose_dwords(q, 0, y, 4 * kLanes, ByteChange::kAdd, byte_zero(kType));
-        transpose_dwords(q, 16, y + 16 * kLanes, 4 * kLanes, ByteChange::kAdd, byte_zero(kType));
+        transpose_dwords(q, 0, y, 4 * kLanes, ByteChange::kAdd, kByteZero);
+        transpose_dwords(q, 16, y + 16 * kLanes, 4 * kLanes, ByteChange::kAdd, kByteZero);
       }
       for (int64_t i = 0; i < 8; ++i) pack_scales<kType>(rows.p[i], b, t.panel, lane + i);
     }
@@ -249,18 +309,29 @@ LMN_INLINE float half_at(const std::byte* p) {
 }
 
 // The integer of column k (of a block) in one lane, zero point removed.
-LMN_INLINE int integer_at(const UnpackTask& t, const std::byte* block, int64_t k) {
-  const int64_t width = unit_width(t.source, t.input_type);
-  if (weight_kind(t.source).bits == 4) {
-    int64_t i = k % 4;
-    if (t.input_type == DType::kQA16 && (i == 1 || i == 2)) i = 3 - i;
-    const int pair = byte_at(block, k % 16 / 4 * width * kLanes + t.lane * width + i);
-    return (k < 16 ? pair & 15 : pair >> 4) - weight_kind(t.source).zero;
+LMN_INLINE int integer_at(const UnpackTask& t, const std::byte* block, int k) {
+  const WeightKind kind = weight_kind(t.source);
+  const bool wide = t.input_type == DType::kQA16;
+  if (kind.bits == 8) {
+    const int64_t width = wide ? 2 : 4;
+    const std::byte q = block[k / width * width * kLanes + t.lane * width + k % width];
+    if (wide || LMN_BYTE_DOT == LMN_SIGNED_BYTES) return static_cast<int8_t>(q);
+    return static_cast<uint8_t>(q) - kByteZero;
   }
-  const std::byte q = block[k / width * width * kLanes + t.lane * width + k % width];
-  if (t.input_type == DType::kQA16 || LMN_BYTE_DOT == LMN_SIGNED_BYTES)
-    return static_cast<int8_t>(q);
-  return static_cast<uint8_t>(q) - byte_zero(t.source);
+  const std::byte* lane = block + 4 * t.lane;
+  const auto unit = [&](int i) { return lane + 4 * kLanes * i; };
+  // Column i of four, of unit j, in the low or the high nibbles.
+  const int i = k % 4, byte = wide && (i == 1 || i == 2) ? 3 - i : i;
+  const int j = kind.bits == 6 ? k / 16 * 2 + k % 8 / 4 : k % 16 / 4;
+  const int high = kind.bits == 6 ? k % 16 / 8 : k / 16;
+  int q = byte_at(unit(j), byte) >> (4 * high) & 15;
+  const int shift = i / 2 * 2 + high;  // v of panel_layout.h
+  if (kind.bits == 5 && wide)
+    q |= (read<uint16_t>(unit(4) + i % 2 * 2) >> (4 * j + shift) & 1) << 4;
+  if (kind.bits == 5 && !wide) q |= (byte_at(unit(4), i) >> (2 * j + high) & 1) << 4;
+  if (kind.bits == 6)
+    q |= (read<uint16_t>(unit(4 + j / 2) + i % 2 * 2) >> (8 * (j % 2) + 2 * shift) & 3) << 4;
+  return q - kind.zero;
 }
 
 void unpack_quantized(const UnpackTask& t) {
@@ -281,7 +352,7 @@ void unpack_quantized(const UnpackTask& t) {
       if (kind.scales == ScaleKind::kHalfMin) min = half_at(s + 2 * kLanes);
     }
     const std::byte* quants = block + kLanes * scale_bytes(kind.scales);
-    for (int64_t k = 0; k < 32; ++k) {
+    for (int k = 0; k < 32; ++k) {
       t.y[b * 32 + k] = scale[k / 16] * static_cast<float>(integer_at(t, quants, k)) + min;
     }
   }

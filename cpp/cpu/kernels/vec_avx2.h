@@ -8,11 +8,11 @@
 //   load/store    unaligned; the _n forms touch only the first n lanes and read zero elsewhere
 //   fma(a, b, c)  a * b + c, rounded once where the set can
 //   max/min       return the second operand when either is a NaN
-//   Nibbles8, Nibbles16, Bytes16 (and Bytes8 where kByteDot): how the integers of panel_layout.h
-//   are multiplied.
-//     A block is kSteps loads of kStepBytes; unpack() makes kVectors operands of one; column(step,
-//     vector) is the first column of an operand; dot() adds the products with that many columns of
-//     an activation row; finish() is the int32.
+//   Nibbles8, Nibbles16, Fives16, Sixes16, Bytes16 (and Fives8, Bytes8 where there is a byte dot
+//   product): how the integers of panel_layout.h, of kBits each, are multiplied.
+//     A block has kSteps steps; unpack() makes the kVectors operands of one; column(step, vector)
+//     is the first column of an operand; dot() adds the products with that many columns of an
+//     activation row; finish() is the int32.
 
 constexpr int kLanes = 8;
 constexpr bool kTallTile =
@@ -159,14 +159,21 @@ LMN_INLINE I keep(I sum) {
   return sum;
 }
 
+LMN_INLINE I load_unit(const std::byte* quants, int unit) {
+  return _mm256_loadu_si256(reinterpret_cast<const I*>(quants) + unit);
+}
+LMN_INLINE I shift_words(I x, int left) {
+  return left >= 0 ? _mm256_slli_epi16(x, left) : _mm256_srli_epi16(x, -left);
+}
+
 // 4-bit weights, kQA8: 16-bit sums hold a whole block: 32 / 4 units of at most 2 * 15 * 127 each is
 // 30480.
 struct Nibbles8 {
   using Weights = I;
-  static constexpr int kSteps = 4, kStepBytes = 32, kVectors = 2, kInputBytes = 1;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 2, kInputBytes = 1;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const I mask = _mm256_set1_epi8(15);
-    const I v = _mm256_loadu_si256(reinterpret_cast<const I*>(p));
+    const I v = load_unit(quants, step);
     w[0] = _mm256_and_si256(v, mask);
     w[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
   }
@@ -180,10 +187,10 @@ struct Nibbles8 {
 // 4-bit weights, kQA16
 struct Nibbles16 {
   using Weights = I;
-  static constexpr int kSteps = 4, kStepBytes = 32, kVectors = 4, kInputBytes = 2;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 4, kInputBytes = 2;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const I mask = _mm256_set1_epi16(15);
-    const I v = _mm256_loadu_si256(reinterpret_cast<const I*>(p));
+    const I v = load_unit(quants, step);
     w[0] = _mm256_and_si256(v, mask);
     w[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
     w[2] = _mm256_and_si256(_mm256_srli_epi16(v, 8), mask);
@@ -198,14 +205,47 @@ struct Nibbles16 {
   static LMN_INLINE I finish(I sum) { return sum; }
 };
 
+// 5-bit weights, kQA16
+struct Fives16 : Nibbles16 {
+  static constexpr int kBits = 5;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles16::unpack(quants, step, w);
+    const I fifth = load_unit(quants, 4);
+    LMN_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const I bit = _mm256_and_si256(shift_words(fifth, 4 - (4 * step + v)), _mm256_set1_epi16(16));
+      w[v] = _mm256_or_si256(w[v], bit);
+    }
+  }
+};
+
+// 6-bit weights, kQA16
+struct Sixes16 : Nibbles16 {
+  static constexpr int kBits = 6;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles16::unpack(quants, step, w);
+    const I high = load_unit(quants, 4 + step / 2);
+    LMN_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const I bits =
+          _mm256_and_si256(shift_words(high, 4 - (8 * (step % 2) + 2 * v)), _mm256_set1_epi16(48));
+      w[v] = _mm256_sub_epi16(_mm256_or_si256(w[v], bits), _mm256_set1_epi16(32));
+    }
+  }
+  static constexpr int column(int step, int vector) {
+    return step / 2 * 16 + step % 2 * 4 + vector % 2 * 8 + vector / 2 * 2;
+  }
+};
+
 // 8-bit weights, kQA16
 struct Bytes16 {
   using Weights = I;
-  static constexpr int kSteps = 4, kStepBytes = 64, kVectors = 4, kInputBytes = 2;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 8, kSteps = 4, kVectors = 4, kInputBytes = 2;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     LMN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      w[i] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16 * i)));
+    for (int v = 0; v < 4; ++v) {
+      w[v] = _mm256_cvtepi8_epi16(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(quants) + 4 * step + v));
     }
   }
   static constexpr int column(int step, int vector) { return step * 8 + vector * 2; }

@@ -129,22 +129,43 @@ struct Words {  // operands of 2 signed words a lane
   static LMN_INLINE I finish(I sum) { return sum; }
 };
 
+LMN_INLINE I load_unit(const std::byte* quants, int unit) {
+  return _mm512_loadu_si512(quants + 64 * unit);
+}
+// x | (y shifted & mask)
+LMN_INLINE I insert_bits(I x, I y, int left, I mask) {
+  const I shifted = left >= 0 ? _mm512_slli_epi16(y, static_cast<unsigned>(left))
+                              : _mm512_srli_epi16(y, static_cast<unsigned>(-left));
+  return _mm512_ternarylogic_epi32(x, shifted, mask, 0xF8);
+}
+
 struct Nibbles8 : Bytes {
-  static constexpr int kSteps = 4, kStepBytes = 64, kVectors = 2;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 2;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const I mask = _mm512_set1_epi8(15);
-    const I v = _mm512_loadu_si512(p);
+    const I v = load_unit(quants, step);
     w[0] = _mm512_and_si512(v, mask);
     w[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
   }
   static constexpr int column(int step, int vector) { return step * 4 + vector * 16; }
 };
 
+struct Fives8 : Nibbles8 {
+  static constexpr int kBits = 5;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles8::unpack(quants, step, w);
+    const I fifth = load_unit(quants, 4);
+    LMN_UNROLL
+    for (int v = 0; v < kVectors; ++v)
+      w[v] = insert_bits(w[v], fifth, 4 - (2 * step + v), _mm512_set1_epi8(16));
+  }
+};
+
 struct Nibbles16 : Words {
-  static constexpr int kSteps = 4, kStepBytes = 64, kVectors = 4;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 4;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const I mask = _mm512_set1_epi16(15);
-    const I v = _mm512_loadu_si512(p);
+    const I v = load_unit(quants, step);
     w[0] = _mm512_and_si512(v, mask);
     w[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
     w[2] = _mm512_and_si512(_mm512_srli_epi16(v, 8), mask);
@@ -155,21 +176,49 @@ struct Nibbles16 : Words {
   }
 };
 
+struct Fives16 : Nibbles16 {
+  static constexpr int kBits = 5;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles16::unpack(quants, step, w);
+    const I fifth = load_unit(quants, 4);
+    LMN_UNROLL
+    for (int v = 0; v < kVectors; ++v)
+      w[v] = insert_bits(w[v], fifth, 4 - (4 * step + v), _mm512_set1_epi16(16));
+  }
+};
+
+struct Sixes16 : Nibbles16 {
+  static constexpr int kBits = 6;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles16::unpack(quants, step, w);
+    const I high = load_unit(quants, 4 + step / 2);
+    LMN_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const I q = insert_bits(w[v], high, 4 - (8 * (step % 2) + 2 * v), _mm512_set1_epi16(48));
+      w[v] = _mm512_sub_epi16(q, _mm512_set1_epi16(32));
+    }
+  }
+  static constexpr int column(int step, int vector) {
+    return step / 2 * 16 + step % 2 * 4 + vector % 2 * 8 + vector / 2 * 2;
+  }
+};
+
 struct Bytes8 : Bytes {
-  static constexpr int kSteps = 4, kStepBytes = 128, kVectors = 2;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
-    w[0] = _mm512_loadu_si512(p);
-    w[1] = _mm512_loadu_si512(p + 64);
+  static constexpr int kBits = 8, kSteps = 4, kVectors = 2;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    w[0] = load_unit(quants, 2 * step);
+    w[1] = load_unit(quants, 2 * step + 1);
   }
   static constexpr int column(int step, int vector) { return step * 8 + vector * 4; }
 };
 
 struct Bytes16 : Words {
-  static constexpr int kSteps = 4, kStepBytes = 128, kVectors = 4;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 8, kSteps = 4, kVectors = 4;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     LMN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      w[i] = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32 * i)));
+    for (int v = 0; v < 4; ++v) {
+      w[v] = _mm512_cvtepi8_epi16(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quants) + 4 * step + v));
     }
   }
   static constexpr int column(int step, int vector) { return step * 8 + vector * 2; }

@@ -132,7 +132,7 @@ LMN_INLINE void sums_of_bytes(const std::byte* quants, const Rows& q, I (&sum)[k
 
 // 8-bit weights, kQA8
 struct Bytes8 {
-  static constexpr int kSteps = 4, kStepBytes = 64, kInputBytes = 1;
+  static constexpr int kBits = 8, kInputBytes = 1;
   static constexpr bool kBringsSums = true;
   static LMN_INLINE HalfBlock half(const std::byte* quants, int half) {
     HalfBlock w;
@@ -151,7 +151,7 @@ struct Bytes8 {
 
 // 4-bit weights, kQA8
 struct Nibbles8 {
-  static constexpr int kSteps = 4, kStepBytes = 32, kInputBytes = 1;
+  static constexpr int kBits = 4, kInputBytes = 1;
   static constexpr bool kBringsSums = true;
   static LMN_INLINE HalfBlock half(const std::byte* quants, int half) {
     return load_nibbles(quants, half == 1);
@@ -162,12 +162,35 @@ struct Nibbles8 {
   }
 };
 
+// 5-bit weights, kQA8
+struct Fives8 {
+  static constexpr int kBits = 5, kInputBytes = 1;
+  static constexpr bool kBringsSums = true;
+  static LMN_INLINE HalfBlock half(const std::byte* quants, int half) {
+    HalfBlock w = load_nibbles(quants, half == 1);
+    const uint8x16_t lo = vreinterpretq_u8_s8(load_bytes(quants + 128));
+    const uint8x16_t hi = vreinterpretq_u8_s8(load_bytes(quants + 128 + 16));
+    LMN_UNROLL
+    for (int u = 0; u < 4; ++u) {
+      const int8x16_t left = vdupq_n_s8(static_cast<int8_t>(4 - (2 * u + half)));
+      const uint8x16_t mask = vdupq_n_u8(16);
+      w.lo[u] = vorrq_s8(w.lo[u], vreinterpretq_s8_u8(vandq_u8(vshlq_u8(lo, left), mask)));
+      w.hi[u] = vorrq_s8(w.hi[u], vreinterpretq_s8_u8(vandq_u8(vshlq_u8(hi, left), mask)));
+    }
+    return w;
+  }
+  template <int kPart, int kParts, int kRows, typename Rows>
+  static LMN_INLINE void sums(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
+    sums_of_bytes<kPart, kParts, Fives8>(quants, q, sum);
+  }
+};
+
 #else
 
 // 4-bit weights, kQA8. A 16-bit sum of one of 4 columns over the 4 units is at most 4 * 15 * 127,
 // 7620; neighbours are added in 16 bits too.
 struct Nibbles8 {
-  static constexpr int kSteps = 4, kStepBytes = 32, kInputBytes = 1;
+  static constexpr int kBits = 4, kInputBytes = 1;
   static constexpr bool kBringsSums = true;
   static LMN_INLINE int32x4_t add_channels(int32x4_t sum, const int8x16_t (&w)[4],
                                            const int8x16_t (&x)[4]) {
@@ -219,8 +242,8 @@ LMN_INLINE int16x8_t load_words(const std::byte* p) {
   return vld1q_s16(reinterpret_cast<const int16_t*>(p));
 }
 
-// Layout::columns(p, w) makes 8 columns of one step; they are at column(step) and 4 further, and at
-// column(step) + kSecond.
+// Layout::columns(quants, step, w) makes 8 columns of one step: 4 from column(step) on, and 4 from
+// column(step) + kSecond on.
 template <int kPart, int kParts, typename Layout, int kRows, typename Rows>
 LMN_INLINE void sums_of_words(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
   constexpr int kSteps = Layout::kSteps / kParts;
@@ -229,30 +252,41 @@ LMN_INLINE void sums_of_words(const std::byte* quants, const Rows& q, I (&sum)[k
   LMN_UNROLL
   for (int step = kPart * kSteps; step < (kPart + 1) * kSteps; ++step) {
     int16x8_t w[8];
-    Layout::columns(quants + step * Layout::kStepBytes, w);
+    Layout::columns(quants, step, w);
     LMN_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const auto words = [&](int column) {
         return vld1_s16(reinterpret_cast<const int16_t*>(q.at(r, 2 * column)));
       };
-      add_columns(w, words(step * Layout::kStride), &sum[r]);
-      add_columns(w + 4, words(step * Layout::kStride + Layout::kSecond), &sum[r]);
+      add_columns(w, words(Layout::column(step)), &sum[r]);
+      add_columns(w + 4, words(Layout::column(step) + Layout::kSecond), &sum[r]);
     }
   }
+}
+
+// The first or the second half of the dwords of a unit.
+LMN_INLINE uint16x8_t halves_of_unit(const std::byte* quants, int unit, int second) {
+  const uint16x8_t a = vreinterpretq_u16_s16(load_words(quants + 32 * unit));
+  const uint16x8_t b = vreinterpretq_u16_s16(load_words(quants + 32 * unit + 16));
+  return second == 0 ? vuzp1q_u16(a, b) : vuzp2q_u16(a, b);
+}
+// x | (y shifted & mask)
+LMN_INLINE int16x8_t insert_bits(int16x8_t x, uint16x8_t y, int left, uint16_t mask) {
+  const uint16x8_t shifted = vshlq_u16(y, vdupq_n_s16(static_cast<int16_t>(left)));
+  return vorrq_s16(x, vreinterpretq_s16_u16(vandq_u16(shifted, vdupq_n_u16(mask))));
 }
 
 // 4-bit weights, kQA16: the nibbles of a dword, low ones first, are columns 0, 16, 2, 18, 1, 17, 3
 // and 19 of the step.
 struct Nibbles16 {
-  static constexpr int kSteps = 4, kStepBytes = 32, kInputBytes = 2, kStride = 4, kSecond = 16;
+  static constexpr int kBits = 4, kSteps = 4, kInputBytes = 2, kSecond = 16;
   static constexpr bool kBringsSums = true;
-  static LMN_INLINE void columns(const std::byte* p, int16x8_t (&w)[8]) {
-    const uint16x8_t a = vreinterpretq_u16_s16(load_words(p));
-    const uint16x8_t b = vreinterpretq_u16_s16(load_words(p + 16));
+  static constexpr int column(int step) { return 4 * step; }
+  static LMN_INLINE void columns(const std::byte* quants, int step, int16x8_t (&w)[8]) {
     const uint16x8_t mask = vdupq_n_u16(15);
     LMN_UNROLL
     for (int odd = 0; odd < 2; ++odd) {
-      const uint16x8_t v = odd == 0 ? vuzp1q_u16(a, b) : vuzp2q_u16(a, b);
+      const uint16x8_t v = halves_of_unit(quants, step, odd);
       w[odd] = vreinterpretq_s16_u16(vandq_u16(v, mask));
       w[4 + odd] = vreinterpretq_s16_u16(vandq_u16(vshrq_n_u16(v, 4), mask));
       w[2 + odd] = vreinterpretq_s16_u16(vandq_u16(vshrq_n_u16(v, 8), mask));
@@ -265,14 +299,52 @@ struct Nibbles16 {
   }
 };
 
+// 5-bit weights, kQA16. By which of the shifts of panel_layout.h each of the 8 columns comes:
+constexpr int kShiftOfColumn[] = {0, 0, 2, 2, 1, 1, 3, 3};
+struct Fives16 : Nibbles16 {
+  static constexpr int kBits = 5;
+  static LMN_INLINE void columns(const std::byte* quants, int step, int16x8_t (&w)[8]) {
+    Nibbles16::columns(quants, step, w);
+    const uint16x8_t fifth[2] = {halves_of_unit(quants, 4, 0), halves_of_unit(quants, 4, 1)};
+    LMN_UNROLL
+    for (int i = 0; i < 8; ++i)
+      w[i] = insert_bits(w[i], fifth[i % 2], 4 - (4 * step + kShiftOfColumn[i]), 16);
+  }
+  template <int kPart, int kParts, int kRows, typename Rows>
+  static LMN_INLINE void sums(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
+    sums_of_words<kPart, kParts, Fives16>(quants, q, sum);
+  }
+};
+
+// 6-bit weights, kQA16
+struct Sixes16 : Nibbles16 {
+  static constexpr int kBits = 6, kSecond = 8;
+  static constexpr int column(int step) { return step / 2 * 16 + step % 2 * 4; }
+  static LMN_INLINE void columns(const std::byte* quants, int step, int16x8_t (&w)[8]) {
+    Nibbles16::columns(quants, step, w);
+    const uint16x8_t high[2] = {halves_of_unit(quants, 4 + step / 2, 0),
+                                halves_of_unit(quants, 4 + step / 2, 1)};
+    LMN_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      w[i] = insert_bits(w[i], high[i % 2], 4 - (8 * (step % 2) + 2 * kShiftOfColumn[i]), 48);
+      w[i] = vsubq_s16(w[i], vdupq_n_s16(32));
+    }
+  }
+  template <int kPart, int kParts, int kRows, typename Rows>
+  static LMN_INLINE void sums(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
+    sums_of_words<kPart, kParts, Sixes16>(quants, q, sum);
+  }
+};
+
 // 8-bit weights, kQA16: a word is two neighbouring columns.
 struct Bytes16 {
-  static constexpr int kSteps = 4, kStepBytes = 64, kInputBytes = 2, kStride = 8, kSecond = 4;
+  static constexpr int kBits = 8, kSteps = 4, kInputBytes = 2, kSecond = 4;
   static constexpr bool kBringsSums = true;
-  static LMN_INLINE void columns(const std::byte* p, int16x8_t (&w)[8]) {
+  static constexpr int column(int step) { return 8 * step; }
+  static LMN_INLINE void columns(const std::byte* quants, int step, int16x8_t (&w)[8]) {
     LMN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const int16x8_t v = load_words(p + 16 * i);
+      const int16x8_t v = load_words(quants + 64 * step + 16 * i);
       w[2 * i] = vshrq_n_s16(vshlq_n_s16(v, 8), 8);
       w[2 * i + 1] = vshrq_n_s16(v, 8);
     }

@@ -162,8 +162,9 @@ struct Nibbles8 {
   struct Weights {
     uint8_t v[4 * kLanes];
   };
-  static constexpr int kSteps = 4, kStepBytes = 4 * kLanes, kVectors = 2, kInputBytes = 1;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 2, kInputBytes = 1;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    const std::byte* p = quants + 4 * kLanes * step;
     for (int i = 0; i < 4 * kLanes; ++i) {
       w[0].v[i] = static_cast<uint8_t>(p[i]) & 15;
       w[1].v[i] = static_cast<uint8_t>(p[i]) >> 4;
@@ -193,8 +194,9 @@ struct Pairs16 {  // int16 operands, two columns each
 };
 
 struct Nibbles16 : Pairs16 {
-  static constexpr int kSteps = 4, kStepBytes = 4 * kLanes, kVectors = 4, kInputBytes = 2;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 4, kInputBytes = 2;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    const std::byte* p = quants + 4 * kLanes * step;
     for (int i = 0; i < 2 * kLanes; ++i) {
       const uint16_t word = element<uint16_t>(p, i);
       for (int v = 0; v < kVectors; ++v) w[v].v[i] = static_cast<int16_t>((word >> (4 * v)) & 15);
@@ -205,9 +207,39 @@ struct Nibbles16 : Pairs16 {
   }
 };
 
+struct Fives16 : Nibbles16 {
+  static constexpr int kBits = 5;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles16::unpack(quants, step, w);
+    for (int i = 0; i < 2 * kLanes; ++i) {
+      const uint32_t fifth = element<uint16_t>(quants + 16 * kLanes, i);
+      for (int v = 0; v < kVectors; ++v)
+        w[v].v[i] = static_cast<int16_t>(w[v].v[i] | (fifth >> (4 * step + v) & 1) << 4);
+    }
+  }
+};
+
+struct Sixes16 : Nibbles16 {
+  static constexpr int kBits = 6;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles16::unpack(quants, step, w);
+    for (int i = 0; i < 2 * kLanes; ++i) {
+      const uint32_t high = element<uint16_t>(quants + (16 + 4 * (step / 2)) * kLanes, i);
+      for (int v = 0; v < kVectors; ++v) {
+        const uint32_t bits = high >> (8 * (step % 2) + 2 * v) & 3;
+        w[v].v[i] = static_cast<int16_t>(static_cast<int>(w[v].v[i] | bits << 4) - 32);
+      }
+    }
+  }
+  static constexpr int column(int step, int vector) {
+    return step / 2 * 16 + step % 2 * 4 + vector % 2 * 8 + vector / 2 * 2;
+  }
+};
+
 struct Bytes16 : Pairs16 {
-  static constexpr int kSteps = 4, kStepBytes = 8 * kLanes, kVectors = 4, kInputBytes = 2;
-  static LMN_INLINE void unpack(const std::byte* p, Weights (&w)[kVectors]) {
+  static constexpr int kBits = 8, kSteps = 4, kVectors = 4, kInputBytes = 2;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    const std::byte* p = quants + 8 * kLanes * step;
     for (int v = 0; v < kVectors; ++v) {
       for (int i = 0; i < 2 * kLanes; ++i) w[v].v[i] = element<int8_t>(p, v * 2 * kLanes + i);
     }

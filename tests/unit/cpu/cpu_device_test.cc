@@ -113,11 +113,8 @@ TEST(input_types_of_weights) {
     EXPECT(*kernels.linear_input_type(DType::kF16, 77, true) == DType::kF32);
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, false) == DType::kQA8);
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, true) == DType::kQA16);
-    // Bytes of q6_k have to be signed, which x86 cannot multiply.
-    const bool signed_bytes = target == "neon_dotprod" || target == "neon_i8mm";
-    EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, false) ==
-           (signed_bytes ? DType::kQA8 : DType::kQA16));
-    const bool byte_dot = signed_bytes || target == "avx512";
+    EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, false) == DType::kQA16);
+    const bool byte_dot = target == "avx512" || target == "neon_dotprod" || target == "neon_i8mm";
     EXPECT(*kernels.linear_input_type(DType::kQ8_0, 64, false) ==
            (byte_dot ? DType::kQA8 : DType::kQA16));
     EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, true) == DType::kQA16);
