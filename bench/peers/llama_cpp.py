@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -39,7 +40,9 @@ def build_first_token(folder: str) -> Path:
     program = Path(folder) / "llama_cpp_first_token"
     source = Path(__file__).with_name("llama_cpp_first_token.c")
     paths = [f"-Wl,-rpath,{shared.parent}", f"-Wl,-rpath-link,{shared.parent}"]
-    subprocess.run(["cc", "-O2", "-o", program, source, f"-I{headers}", shared, *paths], check=True)
+    subprocess.run(
+        [os.environ.get("CC", "cc"), "-O2", "-o", program, source, f"-I{headers}", shared, *paths], check=True
+    )
     return program
 
 
