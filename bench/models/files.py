@@ -48,6 +48,17 @@ def is_intact(path: Path, recipe: str) -> bool:
         return False
 
 
+def remove_leftovers(path: Path) -> None:
+    """Unfinished files of `path` whose makers were killed."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        try:
+            os.kill(int(leftover.suffix[1:]), 0)
+        except ProcessLookupError:
+            leftover.unlink(missing_ok=True)
+        except (PermissionError, ValueError):
+            pass  # another user's, who is at work; or not ours
+
+
 def ensure(path: Path, recipe: str, size: Callable[[], int], write: Callable[[Path], None]) -> Path:
     """`path`, made by `write(temporary path)` unless it is there, intact and of the same recipe. `size()` is about what
     it will take."""
@@ -55,6 +66,7 @@ def ensure(path: Path, recipe: str, size: Callable[[], int], write: Callable[[Pa
         return path
     expected_bytes = size()
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path)
     free = shutil.disk_usage(path.parent).free
     if free < expected_bytes + SPARE_BYTES:
         raise CannotMake(

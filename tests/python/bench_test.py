@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,6 +138,9 @@ def test_files_are_kept_checked_and_renamed_into_place(tmp_path):
         assert files.ensure(path, "recipe", lambda: 7, write) == path
     assert len(written) == 1
     assert written[0] != path
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    (path.parent / f".model.gguf.{killed.pid}").write_bytes(b"half")
     files.ensure(path, "another recipe", lambda: 7, write)
     assert len(written) == 2
     path.write_bytes(b"weighty")  # of the same size
