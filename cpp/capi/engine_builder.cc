@@ -72,8 +72,6 @@ void advise(const formats::GgufModel& file, std::span<const std::byte> bytes, pl
     switch (use) {
       case plan::FileUse::kSoon:
         return part->advise_will_need(offset, bytes.size());
-      case plan::FileUse::kNow:
-        return part->populate(offset, bytes.size());
       case plan::FileUse::kOver:
         return part->advise_dont_need(offset, bytes.size());
     }

@@ -184,20 +184,11 @@ Status MappedFile::check_unchanged() const {
   return {};
 }
 
-// All pages that the range touches.
-void MappedFile::advise_around(uint64_t offset, uint64_t length, int advice) const {
-  if (mode_ == ReadMode::kCopy || offset >= size_) return;
-  const uint64_t page = page_bytes();
-  const uint64_t first = offset / page * page;
-  ::madvise(data_ + first, offset - first + std::min<uint64_t>(length, size_ - offset), advice);
-}
-
 void MappedFile::advise_will_need(uint64_t offset, uint64_t length) const {
-  advise_around(offset, length, MADV_WILLNEED);
-}
-
-void MappedFile::populate(uint64_t offset, uint64_t length) const {
-  advise_around(offset, length, kMadvPopulateRead);
+  if (mode_ == ReadMode::kCopy || offset >= size_) return;
+  const uint64_t first = offset / page_bytes() * page_bytes();
+  ::madvise(data_ + first, offset - first + std::min<uint64_t>(length, size_ - offset),
+            MADV_WILLNEED);
 }
 
 void MappedFile::advise_dont_need(uint64_t offset, uint64_t length) const {

@@ -59,14 +59,11 @@ class MappedFile {
   // changes, refusals of the system are ignored, and for kCopy, whose bytes exist nowhere else,
   // nothing happens.
   //   will_need   the system begins to read the bytes from the disk
-  //   populate    reads them and maps their pages, which touching them would do a few at a time
   //   dont_need   unmaps the whole pages inside the range; they are mapped again when touched
   void advise_will_need(uint64_t offset, uint64_t length) const;
-  void populate(uint64_t offset, uint64_t length) const;
   void advise_dont_need(uint64_t offset, uint64_t length) const;
 
  private:
-  void advise_around(uint64_t offset, uint64_t length, int advice) const;
   MappedFile() = default;
   Status map(const ReadProgress& progress);
   Status copy(const ReadProgress& progress);

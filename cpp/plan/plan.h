@@ -37,8 +37,7 @@ inline constexpr int64_t kReplicateRows = 4;
 
 enum class FileUse : int32_t {
   kSoon = 0,  // read a few milliseconds from now
-  kNow = 1,   // read next, by this thread
-  kOver = 2,  // not needed any more: the pages may be dropped
+  kOver = 1,  // not needed any more: the pages may be dropped
 };
 
 struct PlanOptions {

@@ -142,7 +142,6 @@ class Weights::Loading {
       if (i + kSlicesAhead < slices_.size()) tell(slices_[i + kSlicesAhead], FileUse::kSoon);
       const Slice& slice = slices_[i];
       if (slice.part == 0 && !begin(*slice.matrix)) return;
-      tell(slice, FileUse::kNow);
       pack(slice, index);
       tell(slice, FileUse::kOver);
       const int64_t bytes = slice.matrix->packed.bytes / slice.parts;

@@ -3,8 +3,8 @@
 // Weights: the constants of a graph as kernels want them, in one block of device memory. First
 // everything is registered, so that what is used twice is stored once and the size is known before
 // a byte is read; then load() reads the file from front to back as one list of slices, of which
-// each member of the team takes the next. A member faults its slice of the file in, packs it, which
-// faults the packed memory in, and lets go of it: besides the packed weights, memory holds a few
+// each member of the team takes the next. A member packs its slice, which faults in the file and
+// the packed memory, and lets go of the file's: besides the packed weights, memory holds a few
 // slices of the file.
 #pragma once
 

@@ -12,15 +12,20 @@ LMN_INLINE T read(const std::byte* p) {
 }
 LMN_INLINE int byte_at(const std::byte* p, int64_t i) { return static_cast<uint8_t>(p[i]); }
 
-// The 6-bit scale and minimum of sub-block j (0..7) of Q4_K and Q5_K, from their 12 packed bytes.
-LMN_INLINE void k_scale_min(const std::byte* s, int j, int* scale, int* min) {
-  if (j < 4) {
-    *scale = byte_at(s, j) & 63;
-    *min = byte_at(s, j + 4) & 63;
-  } else {
-    *scale = (byte_at(s, j + 4) & 15) | (byte_at(s, j - 4) >> 6) << 4;
-    *min = (byte_at(s, j + 4) >> 4) | (byte_at(s, j) >> 6) << 4;
-  }
+// The 6-bit scales and minimums of the eight sub-blocks of Q4_K and Q5_K, from their 12 packed
+// bytes: four bytes at a time in a general register.
+struct ScalesMins {
+  uint8_t scale[8], min[8];
+};
+LMN_INLINE ScalesMins k_scales_mins(const std::byte* s) {
+  constexpr uint32_t k6 = 0x3F3F3F3F, k4 = 0x0F0F0F0F, k2 = 0x03030303;
+  const uint32_t a = read<uint32_t>(s), b = read<uint32_t>(s + 4), c = read<uint32_t>(s + 8);
+  const uint32_t scales[2] = {a & k6, (c & k4) | (a >> 6 & k2) << 4};
+  const uint32_t mins[2] = {b & k6, (c >> 4 & k4) | (b >> 6 & k2) << 4};
+  ScalesMins y;
+  __builtin_memcpy(y.scale, scales, sizeof scales);
+  __builtin_memcpy(y.min, mins, sizeof mins);
+  return y;
 }
 
 // Bytes of a file block and the columns it holds.
@@ -81,6 +86,11 @@ LMN_INLINE uint32_t spread_pairs(uint32_t x) {
   return (x | x << 1) & 0x55555555u;
 }
 
+// Sixteen bytes, for shifts and masks that are the same in each. What a shift carries from one byte
+// into its neighbour, a mask takes away.
+typedef uint64_t ByteVector __attribute__((vector_size(16)));
+LMN_INLINE ByteVector all16(uint64_t byte) { return ByteVector{bytes8(byte), bytes8(byte)}; }
+
 // One block of one row. Nibbles: byte i of 16 has k = i in its low four bits and 16 + i in its high
 // ones (q6_k: bytes 0 to 7 have k = i and 8 + i, bytes 8 to 15 k = 8 + i and 16 + i). 8-bit: 32
 // bytes. `high`: bit k is the fifth, or the sixth, bit of k.
@@ -95,9 +105,7 @@ LMN_INLINE void canonical(const std::byte* row, int64_t b, Canonical* y) {
   constexpr FileBlock kFile = file_block(kType);
   const std::byte* p = row + b * 32 / kFile.columns * kFile.bytes;
   const int j = static_cast<int>(b % 8);  // sub-block of a K-quant
-  const auto put = [y](int i, uint64_t value) {
-    __builtin_memcpy(y->made + i, &value, sizeof value);
-  };
+  const auto put = [y](int i, auto value) { __builtin_memcpy(y->made + i, &value, sizeof value); };
   y->q = y->made;
   if constexpr (kType == DType::kQ8_0 || kType == DType::kQ4_0) y->q = p + 2;
   if constexpr (kType == DType::kQ4_1) y->q = p + 4;
@@ -108,11 +116,9 @@ LMN_INLINE void canonical(const std::byte* row, int64_t b, Canonical* y) {
   }
   if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) {
     const std::byte* q = p + (kType == DType::kQ4_K ? 16 : 48) + j / 2 * 32;
-    for (int i = 0; i < 16; i += 8) {
-      const uint64_t low = read<uint64_t>(q + i), high = read<uint64_t>(q + i + 16);
-      put(i, j % 2 == 0 ? (low & bytes8(15)) | (high & bytes8(15)) << 4
-                        : (low >> 4 & bytes8(15)) | (high & bytes8(0xF0)));
-    }
+    const ByteVector low = read<ByteVector>(q), high = read<ByteVector>(q + 16);
+    put(0, j % 2 == 0 ? (low & all16(15)) | (high & all16(15)) << 4
+                      : (low >> 4 & all16(15)) | (high & all16(0xF0)));
   }
   if constexpr (kType == DType::kQ5_K) {
     y->high[0] = 0;
@@ -170,12 +176,14 @@ constexpr int64_t scale_width(ScaleKind kind) {
   return kind == ScaleKind::kSuper || kind == ScaleKind::kSuper16 ? 1 : 2;
 }
 
-// Scales and supers of block b of one row to one lane of a panel.
+// Scales and supers of one row to one lane of a panel: of block b, or in K-quants of the eight
+// blocks from b on.
 template <DType kType>
 LMN_INLINE void pack_scales(const std::byte* row, int64_t b, std::byte* panel, int64_t lane) {
   constexpr FileBlock kFile = file_block(kType);
   constexpr ScaleKind kKind = weight_kind(kType).scales;
   const std::byte* p = row + b * 32 / kFile.columns * kFile.bytes;
+  constexpr int64_t kBlockStride = block_offset(kType, kLanes, 1) - block_offset(kType, kLanes, 0);
   std::byte* s = panel + block_offset(kType, kLanes, b) + lane * scale_width(kKind);
   [[maybe_unused]] std::byte* d = panel + super_offset(kType, kLanes, b) + lane * 2;
   if constexpr (kKind == ScaleKind::kHalf) __builtin_memcpy(s, p, 2);
@@ -184,17 +192,20 @@ LMN_INLINE void pack_scales(const std::byte* row, int64_t b, std::byte* panel, i
     __builtin_memcpy(s + 2 * kLanes, p + 2, 2);
   }
   if constexpr (kKind == ScaleKind::kSuper) {
-    int scale, min;
-    k_scale_min(p + 4, static_cast<int>(b % 8), &scale, &min);
-    s[0] = static_cast<std::byte>(scale);
-    s[kLanes] = static_cast<std::byte>(min);
+    const ScalesMins all = k_scales_mins(p + 4);
+    for (int64_t j = 0; j < 8; ++j, s += kBlockStride) {
+      s[0] = std::byte{all.scale[j]};
+      s[kLanes] = std::byte{all.min[j]};
+    }
     const uint16_t negated = read<uint16_t>(p + 2) ^ 0x8000u;
     __builtin_memcpy(d, p, 2);
     __builtin_memcpy(d + 2 * kLanes, &negated, 2);
   }
   if constexpr (kKind == ScaleKind::kSuper16) {
-    s[0] = p[192 + b % 8 * 2];
-    s[kLanes] = p[193 + b % 8 * 2];
+    for (int64_t j = 0; j < 8; ++j, s += kBlockStride) {
+      s[0] = p[192 + 2 * j];
+      s[kLanes] = p[193 + 2 * j];
+    }
     __builtin_memcpy(d, p + 208, 2);
   }
 }
@@ -214,14 +225,34 @@ struct EightRows {
   }
 };
 
+// Fetches the rows of the panel after this one while this one is packed: they lie behind each
+// other, but eight short rows at a time are no stream that the processor sees. Where no such panel
+// follows, nothing is read.
+class NextPanel {
+ public:
+  LMN_INLINE explicit NextPanel(const std::byte* begin) : p_(begin) {}
+  template <int64_t kBytes>
+  LMN_INLINE void fetch() {
+    LMN_UNROLL
+    for (int64_t i = 0; i < kBytes; i += 64) prefetch(p_ + i);
+    p_ += kBytes;
+  }
+
+ private:
+  const std::byte* p_;
+};
+
 template <DType kType>
 void pack_quantized(const PackTask& t) {
   constexpr FileBlock kFile = file_block(kType);
   constexpr int64_t kScaleBytes = kLanes * scale_bytes(weight_kind(kType).scales);
   const bool wide = t.input_type == DType::kQA16;
+  const int64_t row_bytes = t.columns / kFile.columns * kFile.bytes;
+  NextPanel next(t.rows + kLanes * row_bytes);
   for (int64_t lane = 0; lane < kLanes; lane += 8) {
-    const EightRows rows(t, lane, t.columns / kFile.columns * kFile.bytes);
+    const EightRows rows(t, lane, row_bytes);
     for (int64_t b = 0; b < t.columns / 32; ++b) {
+      next.fetch<8 * kFile.bytes * 32 / kFile.columns>();
       Canonical blocks[8];
       const std::byte* q[8];
       for (int i = 0; i < 8; ++i) {
@@ -243,7 +274,9 @@ void pack_quantized(const PackTask& t) {
         transpose_dwords(q, 0, y, 4 * kLanes, ByteChange::kAdd, kByteZero);
         transpose_dwords(q, 16, y + 16 * kLanes, 4 * kLanes, ByteChange::kAdd, kByteZero);
       }
-      for (int64_t i = 0; i < 8; ++i) pack_scales<kType>(rows.p[i], b, t.panel, lane + i);
+      if (b % (kFile.columns / 32) == 0) {
+        for (int64_t i = 0; i < 8; ++i) pack_scales<kType>(rows.p[i], b, t.panel, lane + i);
+      }
     }
   }
 }
