@@ -33,7 +33,15 @@ KV_BYTES = 2  # an element of the cache is F16
 class Session:
     """As a peer's, and every answer is compared with the first one to the same prompt."""
 
-    def __init__(self, path: str, threads: int, context: int, sequences: int = 1, keep_prompts: bool = False):
+    def __init__(
+        self,
+        path: str,
+        threads: int,
+        context: int,
+        sequences: int = 1,
+        keep_prompts: bool = False,
+        activation_bits: int = 16,
+    ):
         # Unless prompts are held, the same one comes again and again and is to be computed each time.
         self.llm = lmnative.LLM(
             path,
@@ -42,6 +50,7 @@ class Session:
             kv_tokens=context * sequences,
             max_sequences=sequences,
             prefix_cache=keep_prompts,
+            activation_bits=activation_bits,
         )
         self._answers: dict[tuple[int, ...], list[int]] = {}
         self._held: list[list[int]] = []

@@ -3,6 +3,7 @@
 
     decode.b1.LABEL         one sequence after a prompt of 32 tokens
     prefill.512.LABEL       a prompt of 512 tokens to the first token
+    prefill.512.LABEL.a8    the same with activation_bits=8, which is how llama.cpp computes
     decode.bN.LABEL         N sequences of 32 tokens and more, tokens of all together
     decode.ctxN.LABEL       one sequence whose context ends at N tokens
 
@@ -44,11 +45,15 @@ def names(context: harness.Context, suite: str) -> Iterator[tuple[str, str, int]
         small, large = SMALL, LARGE
     usual = {"decode": small + large, "prefill": small}.get(suite, small[:1])
     for label in small + large:
-        sizes = {"batch": BATCHES, "long": CONTEXTS}.get(suite, (1,))
+        activation_bits = (16,) if label == "f16" else (16, 8)  # of a prefill
+        sizes = {"batch": BATCHES, "long": CONTEXTS, "prefill": activation_bits}.get(suite, (1,))
         for n in sizes:
-            name = {"decode": f"decode.b1.{label}", "prefill": f"prefill.{PREFILL}.{label}"}.get(
-                suite, f"decode.{'b' if suite == 'batch' else 'ctx'}{n}.{label}"
-            )
+            name = {
+                "decode": f"decode.b1.{label}",
+                "prefill": f"prefill.{PREFILL}.{label}" + (".a8" if n == 8 else ""),
+                "batch": f"decode.b{n}.{label}",
+                "long": f"decode.ctx{n}.{label}",
+            }[suite]
             if not context.is_wanted(name, label in usual):
                 continue
             if context.quick and not context.args.only and (label in NOT_QUICK or (suite == "long" and n > 4096)):
@@ -65,13 +70,15 @@ def prompt_ids(tokenizer: lmnative.Tokenizer, length: int) -> list[int]:
 class Match:
     """One model, opened by everybody who runs it in this suite."""
 
-    def __init__(self, context: harness.Context, suite: str, label: str, tokens: int, sequences: int):
+    def __init__(
+        self, context: harness.Context, suite: str, label: str, tokens: int, sequences: int, activation_bits: int = 16
+    ):
         path = context.model if context.model_given else context.catalogue.path(label)
         model = lmnative.Model(path)
         self.cost = contenders.Cost(model)
         self.context = context
         self.ours = contenders.Session(
-            path, context.threads, tokens, sequences, keep_prompts=suite in ("batch", "long")
+            path, context.threads, tokens, sequences, suite in ("batch", "long"), activation_bits
         )
         self.peers = {}
         self.versions = {}
@@ -154,19 +161,19 @@ def decode(context: harness.Context, label: str, results: list[tuple[str, int]])
 
 
 def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
-    match = Match(context, "prefill", label, PREFILL + 32, 1)
-    try:
-        prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
-        runs = {who: lambda s=s: s.prefill_seconds(prompt) for who, s in match.everybody().items()}
-        for name, _ in results:
+    for name, activation_bits in results:
+        match = Match(context, "prefill", label, PREFILL + 32, 1, activation_bits)
+        try:
+            prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
+            runs = {who: lambda s=s: s.prefill_seconds(prompt) for who, s in match.everybody().items()}
             for session in match.peers.values():
                 session.prefill_seconds(prompt)
             match.check(prompt, name)
             cost = match.cost
             rounds = 2 if context.quick else 7
             match.measure(name, runs, rounds, PREFILL, cost.bytes / PREFILL, cost.macs_without_logits)
-    finally:
-        match.close()
+        finally:
+            match.close()
 
 
 def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
