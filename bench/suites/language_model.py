@@ -165,7 +165,7 @@ def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]
         match = Match(context, "prefill", label, PREFILL + 32, 1, activation_bits)
         try:
             prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
-            runs = {who: lambda s=s: s.prefill_seconds(prompt) for who, s in match.everybody().items()}
+            runs = {who: lambda s=s, p=prompt: s.prefill_seconds(p) for who, s in match.everybody().items()}
             for session in match.peers.values():
                 session.prefill_seconds(prompt)
             match.check(prompt, name)
