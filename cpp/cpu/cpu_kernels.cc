@@ -134,10 +134,10 @@ Result<DType> linear_input_type(DType weight, int64_t columns, bool precise) {
   LMN_RETURN_IF_ERROR(ops::validate_weight_type(weight, columns));
   const WeightKind kind = weight_kind(weight);
   if (is_float(weight)) return DType::kF32;
-  // Without a byte dot product, weights of more than 4 bits multiply 16-bit activations as fast as
-  // 8-bit ones. 6-bit weights have no layout for bytes: with two scales in a block of 32 columns,
-  // their zero would want two sums of the activations, which have one.
-  const bool bytes_gain = kind.bits == 4 || (kIsa.byte_dot && kind.bits != 6);
+  // Where bytes cannot be multiplied into 32 bits, weights of more bits multiply 16-bit activations
+  // as fast as 8-bit ones. 6-bit weights have no layout for bytes: with two scales in a block of 32
+  // columns, their zero would want two sums of the activations, which have one.
+  const bool bytes_gain = kind.bits <= kIsa.byte_bits && kind.bits != 6;
   return precise || !bytes_gain ? DType::kQA16 : DType::kQA8;
 }
 

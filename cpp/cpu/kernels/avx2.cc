@@ -7,6 +7,6 @@
 
 #define LMN_ISA avx2
 #define LMN_VEC "cpu/kernels/vec_avx2.h"
-#define LMN_BYTE_DOT LMN_NO_BYTES
+#define LMN_BYTE_DOT LMN_SHORT_BYTES
 #include "cpu/kernels/kernels-inl.h"
 #endif

@@ -63,8 +63,7 @@ struct UnpackTask {
 struct IsaKernels {
   int quant_lanes;  // panel width of quantised weights
   int float_lanes;  // and of float weights
-  bool byte_dot;    // 8-bit weights gain from kQA8 activations (VNNI, dotprod); otherwise they take
-                    // kQA16 only
+  int byte_bits;  // weights of up to so many bits gain from kQA8 activations; the others take kQA16
 
   void (*linear)(const LinearTask&);
   void (*pack)(const PackTask&);

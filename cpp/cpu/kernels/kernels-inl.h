@@ -4,10 +4,10 @@
 // this file once:
 //   LMN_ISA       their namespace in lmn::cpu
 //   LMN_VEC       the header of their vector operations, quoted
-//   LMN_BYTE_DOT  the dot product of bytes into int32: LMN_NO_BYTES, LMN_UNSIGNED_BYTES (with
-//   signed
+//   LMN_BYTE_DOT  the products of bytes: LMN_NO_BYTES, LMN_SHORT_BYTES (16-bit sums, which suffice
+//                 for weights of 5 bits), or into int32 LMN_UNSIGNED_BYTES (with signed
 //                 activations) or LMN_SIGNED_BYTES, which says how 8-bit weights are stored for
-//                 kQA8
+//                 kQA8. Weights of 4 bits have some way everywhere
 //   LMN_NO_UNROLL where arrays are not meant to become registers
 // Everything but the table at the end has internal linkage (the fence: see isa.h).
 
@@ -18,8 +18,9 @@
 #include "cpu/panel_layout.h"
 
 #define LMN_NO_BYTES 0
-#define LMN_UNSIGNED_BYTES 1
-#define LMN_SIGNED_BYTES 2
+#define LMN_SHORT_BYTES 1
+#define LMN_UNSIGNED_BYTES 2
+#define LMN_SIGNED_BYTES 3
 #define LMN_INLINE inline __attribute__((always_inline))
 #define LMN_NOINLINE __attribute__((noinline))
 #if defined(LMN_NO_UNROLL)
@@ -60,7 +61,9 @@ void linear(const LinearTask& t) {
 extern const IsaKernels kKernels = {
     .quant_lanes = kLanes,
     .float_lanes = kFloatLanes,
-    .byte_dot = LMN_BYTE_DOT != LMN_NO_BYTES,
+    .byte_bits = LMN_BYTE_DOT == LMN_NO_BYTES      ? 4
+                 : LMN_BYTE_DOT == LMN_SHORT_BYTES ? 5
+                                                   : 8,
     .linear = linear,
     .pack = pack_panel,
     .unpack = unpack_row,

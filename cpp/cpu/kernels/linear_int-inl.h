@@ -192,15 +192,17 @@ void linear_quantized(const LinearTask& t) {
         return linear_int<Nibbles8, ScaleKind::kHalfMin, 0>(t);
       case DType::kQ4_K:
         return linear_int<Nibbles8, ScaleKind::kSuper, 0>(t);
-#if LMN_BYTE_DOT
-      case DType::kQ8_0:
-        return linear_int<Bytes8, ScaleKind::kHalf, kByteZero>(t);
+#if LMN_BYTE_DOT >= LMN_SHORT_BYTES
       case DType::kQ5_0:
         return linear_int<Fives8, ScaleKind::kHalf, 16>(t);
       case DType::kQ5_1:
         return linear_int<Fives8, ScaleKind::kHalfMin, 0>(t);
       case DType::kQ5_K:
         return linear_int<Fives8, ScaleKind::kSuper, 0>(t);
+#endif
+#if LMN_BYTE_DOT >= LMN_UNSIGNED_BYTES
+      case DType::kQ8_0:
+        return linear_int<Bytes8, ScaleKind::kHalf, kByteZero>(t);
 #endif
       default:
         return;

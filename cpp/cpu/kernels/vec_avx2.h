@@ -184,6 +184,42 @@ struct Nibbles8 {
   static LMN_INLINE I finish(I sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 };
 
+// 5-bit weights, kQA8: 16-bit sums hold half a block, 16 / 4 units of at most 2 * 31 * 127 each.
+struct Fives8 {
+  static constexpr int kBits = 5, kInputBytes = 1;
+  static constexpr bool kBringsSums = true;
+  template <int kPart, int kParts, int kRows, typename Rows>
+  static LMN_INLINE void sums(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
+    static_assert(kParts == 1);
+    const I fifth = load_unit(quants, 4);
+    LMN_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      I words[kRows];
+      LMN_UNROLL
+      for (int r = 0; r < kRows; ++r) words[r] = zero_int();
+      LMN_UNROLL
+      for (int step = 2 * half; step < 2 * half + 2; ++step) {
+        I w[2];
+        Nibbles8::unpack(quants, step, w);
+        LMN_UNROLL
+        for (int v = 0; v < 2; ++v) {
+          const I bit = shift_words(fifth, 4 - (2 * step + v));
+          w[v] = _mm256_or_si256(w[v], _mm256_and_si256(bit, _mm256_set1_epi8(16)));
+          LMN_UNROLL
+          for (int r = 0; r < kRows; ++r)
+            words[r] =
+                Nibbles8::dot(words[r], w[v], broadcast4(q.at(r, Nibbles8::column(step, v))));
+        }
+      }
+      LMN_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const I dwords = Nibbles8::finish(words[r]);
+        sum[r] = half == 0 ? dwords : _mm256_add_epi32(sum[r], dwords);
+      }
+    }
+  }
+};
+
 // 4-bit weights, kQA16
 struct Nibbles16 {
   using Weights = I;

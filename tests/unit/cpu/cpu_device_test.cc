@@ -117,6 +117,8 @@ TEST(input_types_of_weights) {
     const bool byte_dot = target == "avx512" || target == "neon_dotprod" || target == "neon_i8mm";
     EXPECT(*kernels.linear_input_type(DType::kQ8_0, 64, false) ==
            (byte_dot ? DType::kQA8 : DType::kQA16));
+    EXPECT(*kernels.linear_input_type(DType::kQ5_1, 64, false) ==
+           (byte_dot || target == "avx2" ? DType::kQA8 : DType::kQA16));
     EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, true) == DType::kQA16);
     EXPECT_EQ(kernels.linear_input_type(DType::kI8, 64, false).status().code(), Code::kUnsupported);
     EXPECT_EQ(kernels.linear_input_type(DType::kQ4_1, 33, false).status().code(),
