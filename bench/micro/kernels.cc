@@ -206,20 +206,24 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
       std::to_string(s.kv_heads) + " d=" + std::to_string(s.head_dim) +
       " context=" + std::to_string(s.context) + " rows=" + std::to_string(s.rows);
   if (name.find(b.word) == std::string::npos) return;
-  const int64_t pages = (s.context + kPage - 1) / kPage, element = dtype == DType::kF16 ? 2 : 4;
-  const int64_t bytes = pages * kPage * s.kv_heads * s.head_dim * element;  // of K, and of V
-  const int64_t layers = s.rows == 1 ? std::max<int64_t>(1, (160 << 20) / (2 * bytes)) : 1;
+  const int64_t pages = (s.context + kPage - 1) / kPage;
+  const int64_t bytes =  // of K, and of V
+      pages * row_bytes(dtype, kPage * s.kv_heads * s.head_dim);
+  const int64_t layers = s.rows <= 8 ? std::max<int64_t>(1, (160 << 20) / (2 * bytes)) : 1;
   std::vector<ops::KvLayer> kv;
   std::byte* memory = b.allocate(2 * bytes * layers);  // one region, as an engine has
   for (int64_t l = 0; l < layers; ++l) {
     kv.push_back({memory + 2 * bytes * l, memory + 2 * bytes * l + bytes, dtype, kPage,
                   static_cast<int32_t>(s.kv_heads), static_cast<int32_t>(s.head_dim)});
   }
-  for (int64_t i = 0; i < 2 * bytes * layers / element; ++i) {
-    const float value = random_float();
-    const uint16_t half = f32_to_f16(value);
-    std::memcpy(memory + i * element, element == 2 ? static_cast<const void*>(&half) : &value,
-                static_cast<size_t>(element));
+  std::vector<float> row(static_cast<size_t>(2 * s.kv_heads * s.head_dim));
+  for (const ops::KvLayer& layer : kv) {
+    for (int32_t slot = 0; slot < pages * kPage; ++slot) {
+      for (size_t i = 0; slot % kPage == 0 && i < row.size(); ++i) row[i] = random_float();
+      const int64_t width = s.kv_heads * s.head_dim;
+      const ops::KvWriteArgs a{1, row.data(), row.data() + width, width, width, &slot, &layer};
+      b.kernels().run[static_cast<int>(Op::kKvWrite)](&a, {});
+    }
   }
   std::vector<float> q(static_cast<size_t>(s.rows * s.heads * s.head_dim)), y(q.size());
   for (float& v : q) v = random_float();
@@ -284,8 +288,10 @@ int main(int argc, char** argv) {
   for (DType type : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ5_0, DType::kBF16}) {
     bench_linear(b, type, is_block_quantized(type) ? DType::kQA16 : DType::kF32, {1536, 2048});
   }
-  for (DType dtype : {DType::kF16, DType::kF32}) {
-    for (int64_t context : {512, 4096}) bench_attention(b, dtype, {9, 3, 64, context, 1});
+  for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kF32}) {
+    for (int64_t context : {512, 4096, 8192}) {
+      for (int64_t rows : {1, 8, 64}) bench_attention(b, dtype, {9, 3, 64, context, rows});
+    }
     bench_attention(b, dtype, {9, 3, 64, 512, 2});
     bench_attention(b, dtype, {9, 3, 64, 512, 512});
     bench_attention(b, dtype, {9, 3, 64, 4096, 512});

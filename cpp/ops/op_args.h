@@ -35,8 +35,12 @@ struct WorkerLocal {
 // stored transposed, so that the lanes of a vector are neighbouring tokens and no sum runs across
 // lanes:
 //   k: [pages, kv_heads, head_dim, page_tokens]   v: [pages, kv_heads, page_tokens, head_dim]
-// dtype is kF16 or kF32. page_tokens is a multiple of 16. A slot is page * page_tokens + offset
-// within the page.
+// dtype is kF16, kF32 or kQ8_0, whose head_dim is a multiple of 32: there, what k and v have of a
+// page and KV head is signed bytes in the same order, then float16 scales [head_dim / 32,
+// page_tokens], one for 32 dimensions of a token. A scale is the block's largest magnitude / 127,
+// rounded to float16, and its bytes are the nearest multiples of that, at most 127 of them; a block
+// with a NaN or an infinity gets a scale that makes it NaN.
+// page_tokens is a multiple of 16. A slot is page * page_tokens + offset within the page.
 struct KvLayer {
   std::byte* k = nullptr;
   std::byte* v = nullptr;

@@ -172,33 +172,72 @@ void reference(const RopeArgs& a, const Worker&) {
   }
 }
 
-// Address of element (kv head, d) of a slot in the key or the value pages.
-std::byte* kv_at(const KvLayer& kv, bool key, int64_t slot, int64_t head, int64_t d) {
-  const int64_t page = slot / kv.page_tokens, offset = slot % kv.page_tokens;
-  const int64_t base = (page * kv.kv_heads + head) * kv.head_dim * kv.page_tokens;
-  const int64_t inner = key ? d * kv.page_tokens + offset : offset * kv.head_dim + d;
-  return (key ? kv.k : kv.v) + (base + inner) * (kv.dtype == DType::kF16 ? 2 : 4);
-}
-
-void kv_store(const KvLayer& kv, std::byte* p, float value) {
-  if (kv.dtype == DType::kF32) return store_float(p, value);
-  const uint16_t half = f32_to_f16(value);
-  std::memcpy(p, &half, sizeof half);
-}
-
-double kv_load(const KvLayer& kv, const std::byte* p) {
-  if (kv.dtype == DType::kF32) return load_float(p);
+float load_half(const std::byte* p) {
   uint16_t half;
   std::memcpy(&half, p, sizeof half);
   return f16_to_f32(half);
 }
+void store_half(std::byte* p, float value) {
+  const uint16_t half = f32_to_f16(value);
+  std::memcpy(p, &half, sizeof half);
+}
+
+// A KV head of a slot in the key or the value pages.
+struct KvVector {
+  DType dtype;
+  std::byte* data;      // of dimension 0
+  int64_t step;         // elements from one dimension to the next
+  std::byte* scales;    // kQ8_0: of dimensions 0 to 31
+  int64_t scales_step;  // bytes from one block to the next
+
+  KvVector(const KvLayer& kv, bool key, int64_t slot, int64_t head) : dtype(kv.dtype) {
+    const int64_t page = slot / kv.page_tokens, token = slot % kv.page_tokens;
+    const int64_t elements = int64_t{kv.page_tokens} * kv.head_dim;
+    std::byte* base =
+        (key ? kv.k : kv.v) + (page * kv.kv_heads + head) * row_bytes(kv.dtype, elements);
+    data = base + (key ? token : token * kv.head_dim) * bytes();
+    step = key ? kv.page_tokens : 1;
+    scales = base + elements + token * 2;
+    scales_step = int64_t{kv.page_tokens} * 2;
+  }
+  int64_t bytes() const { return dtype == DType::kF32 ? 4 : dtype == DType::kF16 ? 2 : 1; }
+  std::byte* at(int64_t d) const { return data + d * step * bytes(); }
+
+  double load(int64_t d) const {
+    if (dtype == DType::kF32) return load_float(at(d));
+    if (dtype == DType::kF16) return load_half(at(d));
+    return double{load_half(scales + d / 32 * scales_step)} * static_cast<int8_t>(*at(d));
+  }
+  void store(const float* x, int64_t head_dim) const {
+    for (int64_t d = 0; d < head_dim; ++d) {
+      if (dtype == DType::kF32) store_float(at(d), x[d]);
+      if (dtype == DType::kF16) store_half(at(d), x[d]);
+      if (dtype == DType::kQ8_0 && d % 32 == 0) store_block(x + d, d);
+    }
+  }
+
+ private:
+  void store_block(const float* x, int64_t begin) const {
+    float largest = 0;
+    for (int64_t i = 0; i < 32; ++i) {
+      largest = std::isnan(x[i]) ? x[i] : std::max(std::fabs(x[i]), largest);
+      if (std::isnan(largest)) break;
+    }
+    std::byte* at_scale = scales + begin / 32 * scales_step;
+    store_half(at_scale, largest / 127.0f);
+    const float scale = load_half(at_scale);
+    for (int64_t i = 0; i < 32; ++i) {
+      float n = 0;
+      if (scale > 0 && std::isfinite(scale)) n = std::nearbyintf(x[i] * (1.0f / scale));
+      *at(begin + i) = static_cast<std::byte>(static_cast<int8_t>(std::clamp(n, -127.0f, 127.0f)));
+    }
+  }
+};
 
 void write_slot(const KvLayer& kv, int64_t slot, const float* k, const float* v) {
   for (int64_t h = 0; h < kv.kv_heads; ++h) {
-    for (int64_t d = 0; d < kv.head_dim; ++d) {
-      kv_store(kv, kv_at(kv, true, slot, h, d), k[h * kv.head_dim + d]);
-      kv_store(kv, kv_at(kv, false, slot, h, d), v[h * kv.head_dim + d]);
-    }
+    KvVector(kv, true, slot, h).store(k + h * kv.head_dim, kv.head_dim);
+    KvVector(kv, false, slot, h).store(v + h * kv.head_dim, kv.head_dim);
   }
 }
 
@@ -232,10 +271,9 @@ void reference(const AttentionArgs& a, const Worker&) {
     for (int64_t h = 0; h < a.heads; ++h) {
       const float* q = a.q + t * a.q_stride + h * head_dim;
       const auto score = [&](int64_t position) {
+        const KvVector key(kv, true, slot_of(position), h / group);
         double sum = 0;
-        for (int64_t d = 0; d < head_dim; ++d) {
-          sum += q[d] * kv_load(kv, kv_at(kv, true, slot_of(position), h / group, d));
-        }
+        for (int64_t d = 0; d < head_dim; ++d) sum += q[d] * key.load(d);
         return sum * a.scale;
       };
       double largest = -INFINITY, total = 0;
@@ -244,9 +282,8 @@ void reference(const AttentionArgs& a, const Worker&) {
       for (int64_t p = 0; p <= a.positions[t]; ++p) {
         const double weight = std::exp(score(p) - largest);
         total += weight;
-        for (int64_t d = 0; d < head_dim; ++d) {
-          out[d] += weight * kv_load(kv, kv_at(kv, false, slot_of(p), h / group, d));
-        }
+        const KvVector value(kv, false, slot_of(p), h / group);
+        for (int64_t d = 0; d < head_dim; ++d) out[d] += weight * value.load(d);
       }
       float* y = a.y + (t * a.heads + h) * head_dim;
       for (int64_t d = 0; d < head_dim; ++d) y[d] = static_cast<float>(out[d] / total);

@@ -80,8 +80,11 @@ class Front {
     pointer(kv->k, "kv->k").pointer(kv->v, "kv->v");
     at_least(kv->kv_heads, 1, "kv_heads").at_least(kv->head_dim, 1, "head_dim");
     at_least(kv->page_tokens, 16, "page_tokens").multiple(kv->page_tokens, 16, "page_tokens");
-    return require(kv->dtype == DType::kF16 || kv->dtype == DType::kF32,
-                   "a KV cache is f16 or f32");
+    return require(
+               kv->dtype == DType::kF16 || kv->dtype == DType::kF32 || kv->dtype == DType::kQ8_0,
+               "a KV cache is f16, f32 or q8_0")
+        .require(kv->dtype != DType::kQ8_0 || kv->head_dim % 32 == 0,
+                 "head_dim is not a multiple of 32, as a KV cache in q8_0 needs");
   }
   Status done() { return std::move(status_); }
 

@@ -350,11 +350,12 @@ Status PlanImpl::bind_kv(std::span<const ops::KvLayer> layers) {
     const bool fits = layer.kv_heads == kv_[i].kv_heads && layer.head_dim == kv_[i].head_dim;
     const bool whole = layer.k != nullptr && layer.v != nullptr && layer.page_tokens > 0 &&
                        layer.page_tokens % 16 == 0 &&
-                       (layer.dtype == DType::kF16 || layer.dtype == DType::kF32);
+                       (layer.dtype == DType::kF16 || layer.dtype == DType::kF32 ||
+                        (layer.dtype == DType::kQ8_0 && layer.head_dim % 32 == 0));
     if (fits && whole) continue;
     return error(Code::kInvalidArgument,
                  "KV cache of layer %zu: %d heads of %d %s in pages of %d tokens; expected %d "
-                 "heads of %d f16 or f32 in pages "
+                 "heads of %d f16 or f32, or q8_0 where heads are a multiple of 32, in pages "
                  "of a multiple of 16 tokens",
                  i, layer.kv_heads, layer.head_dim, std::string(info(layer.dtype).name).c_str(),
                  layer.page_tokens, kv_[i].kv_heads, kv_[i].head_dim);

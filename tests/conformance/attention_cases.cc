@@ -36,56 +36,82 @@ std::vector<float> angles(int64_t rows, int64_t rot_dim) {
   return out;
 }
 
-// KV pages of one layer; `fill` is their content in float.
+// KV pages of one layer.
 struct Pages {
   Bytes k, v;
   ops::KvLayer layer;
 };
 std::shared_ptr<Pages> make_pages(DType dtype, int64_t pages, int32_t page_tokens, int32_t kv_heads,
-                                  int32_t head_dim, const std::vector<float>& fill) {
-  const int64_t count = pages * page_tokens * kv_heads * head_dim;
-  const int64_t element = dtype == DType::kF16 ? 2 : 4;
-  auto p = std::make_shared<Pages>(Pages{Bytes(static_cast<size_t>(count * element)),
-                                         Bytes(static_cast<size_t>(count * element)),
-                                         {}});
-  for (int64_t i = 0; i < count && !fill.empty(); ++i) {
-    for (Bytes* bytes : {&p->k, &p->v}) {
-      const float value = fill[static_cast<size_t>(bytes == &p->k ? i : count + i)];
-      const uint16_t half = f32_to_f16(value);
-      if (dtype == DType::kF16) std::memcpy(bytes->data() + 2 * i, &half, sizeof half);
-      if (dtype == DType::kF32) std::memcpy(bytes->data() + 4 * i, &value, sizeof value);
-    }
-  }
+                                  int32_t head_dim) {
+  const auto bytes =
+      static_cast<size_t>(row_bytes(dtype, pages * page_tokens * kv_heads * head_dim));
+  auto p = std::make_shared<Pages>(Pages{Bytes(bytes), Bytes(bytes), {}});
   p->layer = {p->k.data(), p->v.data(), dtype, page_tokens, kv_heads, head_dim};
   return p;
 }
 
-// Where element d of a head of a slot lies (the layout of ops::KvLayer, written out once more).
-float kv_element(const Pages& p, bool key, int64_t slot, int64_t head, int64_t d) {
-  const ops::KvLayer& kv = p.layer;
+// Where element d of a head of a slot lies, and in q8_0 its block's scale (the layout of
+// ops::KvLayer, written out once more).
+struct Place {
+  std::byte* element;
+  std::byte* scale;
+};
+Place place_of(Pages* p, bool key, int64_t slot, int64_t head, int64_t d) {
+  const ops::KvLayer& kv = p->layer;
   const int64_t page = slot / kv.page_tokens, token = slot % kv.page_tokens;
-  const int64_t at =
-      ((page * kv.kv_heads + head) * (key ? kv.head_dim : kv.page_tokens) + (key ? d : token)) *
-          (key ? kv.page_tokens : kv.head_dim) +
-      (key ? token : d);
-  const std::byte* base = key ? p.k.data() : p.v.data();
-  if (kv.dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, base + 4 * at, sizeof value);
-    return value;
-  }
+  const int64_t elements = int64_t{kv.page_tokens} * kv.head_dim;
+  std::byte* base =
+      (key ? p->k : p->v).data() + (page * kv.kv_heads + head) * row_bytes(kv.dtype, elements);
+  const int64_t size = kv.dtype == DType::kF32 ? 4 : kv.dtype == DType::kF16 ? 2 : 1;
+  return {base + (key ? d * kv.page_tokens + token : token * kv.head_dim + d) * size,
+          base + elements + (d / 32 * kv.page_tokens + token) * 2};
+}
+
+float half_at(const std::byte* p) {
   uint16_t half;
-  std::memcpy(&half, base + 2 * at, sizeof half);
+  std::memcpy(&half, p, sizeof half);
   return f16_to_f32(half);
 }
 
+float kv_element(Pages* p, bool key, int64_t slot, int64_t head, int64_t d) {
+  const Place at = place_of(p, key, slot, head, d);
+  float value;
+  switch (p->layer.dtype) {
+    case DType::kF32:
+      std::memcpy(&value, at.element, sizeof value);
+      return value;
+    case DType::kF16:
+      return half_at(at.element);
+    default:
+      return half_at(at.scale) * static_cast<float>(static_cast<int8_t>(*at.element));
+  }
+}
+
+// In q8_0 the value becomes a byte and its block's scale, which all of a block overwrite in turn.
+void set_kv_element(Pages* p, bool key, int64_t slot, int64_t head, int64_t d, float value) {
+  const Place at = place_of(p, key, slot, head, d);
+  const uint16_t half = f32_to_f16(p->layer.dtype == DType::kF16 ? value : 0.01f * (value + 9.0f));
+  const float byte = 12.0f * value;
+  switch (p->layer.dtype) {
+    case DType::kF32:
+      std::memcpy(at.element, &value, sizeof value);
+      return;
+    case DType::kF16:
+      std::memcpy(at.element, &half, sizeof half);
+      return;
+    default:
+      *at.element = static_cast<std::byte>(std::isnan(byte) ? 1 : static_cast<int>(byte));
+      std::memcpy(at.scale, &half, sizeof half);
+  }
+}
+
 // Keys and values of the slots, row by row.
-void append_slots(const Pages& p, const std::vector<int32_t>& slots, Range range,
+void append_slots(Pages* p, const std::vector<int32_t>& slots, Range range,
                   std::vector<std::vector<float>>* rows) {
   for (int64_t t = 0; t < range.count; ++t) {
     for (bool key : {true, false}) {
-      for (int64_t h = 0; h < p.layer.kv_heads; ++h) {
-        for (int64_t d = 0; d < p.layer.head_dim; ++d) {
+      for (int64_t h = 0; h < p->layer.kv_heads; ++h) {
+        for (int64_t d = 0; d < p->layer.head_dim; ++d) {
           (*rows)[static_cast<size_t>(t)].push_back(
               kv_element(p, key, slots[static_cast<size_t>(range.begin + t)], h, d));
         }
@@ -165,19 +191,26 @@ std::vector<Case> cases_of_Rope() {
 
 std::vector<Case> cases_of_KvWrite() {
   std::vector<Case> cases;
-  for (DType dtype : {DType::kF16, DType::kF32}) {
+  for (DType dtype : {DType::kF16, DType::kF32, DType::kQ8_0}) {
     for (int64_t rows : kRowCounts) {
       for (auto [kv_heads, head_dim, page] : std::vector<std::tuple<int32_t, int32_t, int32_t>>{
-               {3, 64, 32}, {1, 24, 16}, {2, 12, 48}}) {
+               {3, 64, 32}, {1, 24, 16}, {2, 12, 48}, {2, 96, 16}}) {
+        if (dtype == DType::kQ8_0 && head_dim % 32 != 0) continue;
         const int64_t width = int64_t{kv_heads} * head_dim, stride = width + 5;
-        const auto k = Random(13).floats(rows * stride), v = Random(14).floats(rows * stride);
+        auto k = Random(13).floats(rows * stride), v = Random(14).floats(rows * stride);
+        // A row whose scales are the smallest float16 numbers or 0, a row of zeros, and a NaN.
+        for (int64_t i = 0; i < stride && rows > 4; ++i) {
+          k[static_cast<size_t>(2 * stride + i)] *= i < 32 ? 1e-6f : i < 64 ? 2.3e-5f : 1e-2f;
+          v[static_cast<size_t>(3 * stride + i)] = 0;
+        }
+        if (rows > 4) v[static_cast<size_t>(4 * stride + 7)] = NAN;
         const auto slots = scattered(rows);
         Case c{std::string(info(dtype).name) + " rows=" + std::to_string(rows) +
                    " head_dim=" + std::to_string(head_dim) + " page=" + std::to_string(page),
                rows, 0.0, nullptr};
         c.run = [=, kv_heads = kv_heads, head_dim = head_dim, page = page](const KernelTable& table,
                                                                            Range range, int parts) {
-          const auto pages = make_pages(dtype, 8, page, kv_heads, head_dim, {});
+          const auto pages = make_pages(dtype, 8, page, kv_heads, head_dim);
           const ops::KvWriteArgs a{range.count,
                                    k.data() + range.begin * stride,
                                    v.data() + range.begin * stride,
@@ -187,7 +220,7 @@ std::vector<Case> cases_of_KvWrite() {
                                    &pages->layer};
           run_parts(table, Op::kKvWrite, &a, parts);
           std::vector<std::vector<float>> out(static_cast<size_t>(range.count));
-          append_slots(*pages, slots, range, &out);
+          append_slots(pages.get(), slots, range, &out);
           return joined(out);
         };
         cases.push_back(std::move(c));
@@ -200,7 +233,7 @@ std::vector<Case> cases_of_KvWrite() {
 std::vector<Case> cases_of_RopeKvWrite() {
   std::vector<Case> cases;
   for (RopeStyle style : {RopeStyle::kInterleaved, RopeStyle::kHalves}) {
-    for (DType dtype : {DType::kF16, DType::kF32}) {
+    for (DType dtype : {DType::kF16, DType::kF32, DType::kQ8_0}) {
       for (int64_t rows : kRowCounts) {
         for (auto [heads, kv_heads, head_dim, rot_dim] :
              std::vector<std::tuple<int64_t, int32_t, int32_t, int64_t>>{{9, 3, 64, 64},
@@ -209,14 +242,18 @@ std::vector<Case> cases_of_RopeKvWrite() {
           const auto x = Random(15).floats(rows * width);
           const auto table_rows = angles(rows, rot_dim);
           const auto slots = scattered(rows);
-          // Keys are rounded to f16: where reference and kernel differ in the last bit of a float,
-          // they may round apart.
+          // Keys are rounded to f16, or to a step of a 127th: where reference and kernel differ in
+          // the last bit of a float, they may round apart.
           Case c{style_name(style) + " " + std::string(info(dtype).name) +
                      " rows=" + std::to_string(rows) + " rot_dim=" + std::to_string(rot_dim),
-                 rows, dtype == DType::kF16 ? 1e-3 : 1e-6, nullptr};
+                 rows,
+                 dtype == DType::kF16   ? 1e-3
+                 : dtype == DType::kF32 ? 1e-6
+                                        : 1.0 / 127,
+                 nullptr};
           c.run = [=, heads = heads, kv_heads = kv_heads, head_dim = head_dim, rot_dim = rot_dim](
                       const KernelTable& table, Range range, int parts) {
-            const auto pages = make_pages(dtype, 4, 32, kv_heads, head_dim, {});
+            const auto pages = make_pages(dtype, 4, 32, kv_heads, head_dim);
             std::vector<float> y(x.begin() + range.begin * width,
                                  x.begin() + (range.begin + range.count) * width);
             const ops::RopeKvWriteArgs a{range.count,
@@ -233,7 +270,7 @@ std::vector<Case> cases_of_RopeKvWrite() {
               const float* q = y.data() + t * width;
               out[static_cast<size_t>(t)].assign(q, q + heads * head_dim);
             }
-            append_slots(*pages, slots, range, &out);
+            append_slots(pages.get(), slots, range, &out);
             return joined(out);
           };
           cases.push_back(std::move(c));
@@ -276,9 +313,17 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
   const int64_t pages = count * table_stride;
   std::vector<int32_t> blocks;
   for (int64_t i = 0; i < pages; ++i) blocks.push_back(static_cast<int32_t>(pages - 1 - i));
-  const int64_t elements = pages * s.page_tokens * s.kv_heads * s.head_dim;
-  std::vector<float> fill = Random(16).floats(2 * elements);
-  const auto storage = make_pages(s.dtype, pages, s.page_tokens, s.kv_heads, s.head_dim, fill);
+  const auto storage = make_pages(s.dtype, pages, s.page_tokens, s.kv_heads, s.head_dim);
+  Random random(16);
+  const auto fill_slot = [&](int64_t slot, bool nan) {
+    for (bool key : {true, false}) {
+      for (int64_t h = 0; h < s.kv_heads; ++h) {
+        for (int64_t d = 0; d < s.head_dim; ++d)
+          set_kv_element(storage.get(), key, slot, h, d, nan ? NAN : random.uniform());
+      }
+    }
+  };
+  for (int64_t slot = 0; slot < pages * s.page_tokens; ++slot) fill_slot(slot, false);
   // What lies past the last token of a sequence must not matter, NaN or not.
   for (int64_t i = 0; i < count; ++i) {
     const int64_t end =
@@ -288,20 +333,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
           int64_t{blocks[static_cast<size_t>(i * table_stride + p / s.page_tokens)]} *
               s.page_tokens +
           p % s.page_tokens;
-      const int64_t page = slot / s.page_tokens, token = slot % s.page_tokens;
-      for (int64_t h = 0; h < s.kv_heads; ++h) {
-        for (int64_t d = 0; d < s.head_dim; ++d) {
-          const int64_t base = (page * s.kv_heads + h) * s.head_dim * s.page_tokens;
-          const int64_t k_at = base + d * s.page_tokens + token,
-                        v_at = base + token * s.head_dim + d;
-          const uint16_t half = 0x7E00;
-          const float nan = NAN;
-          const int64_t size = s.dtype == DType::kF16 ? 2 : 4;
-          const void* from = s.dtype == DType::kF16 ? static_cast<const void*>(&half) : &nan;
-          std::memcpy(storage->k.data() + k_at * size, from, static_cast<size_t>(size));
-          std::memcpy(storage->v.data() + v_at * size, from, static_cast<size_t>(size));
-        }
-      }
+      fill_slot(slot, true);
     }
   }
   const int64_t width = s.heads * s.head_dim, stride = width + 2 * int64_t{s.kv_heads} * s.head_dim;
@@ -333,7 +365,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
 
 std::vector<Case> cases_of_Attention() {
   std::vector<Case> cases;
-  for (DType dtype : {DType::kF16, DType::kF32}) {
+  for (DType dtype : {DType::kF16, DType::kF32, DType::kQ8_0}) {
     add_attention(&cases, {dtype, 9, 3, 64, 32, {}});
     add_attention(&cases, {dtype, 9, 3, 64, 32, {{0, 1}}});
     add_attention(&cases, {dtype, 9, 3, 64, 32, {{100, 1}}});
@@ -341,13 +373,15 @@ std::vector<Case> cases_of_Attention() {
     add_attention(&cases, {dtype, 9, 3, 64, 32, {{31, 17}, {5, 1}, {0, 8}, {63, 1}}});
     add_attention(&cases, {dtype, 3, 3, 64, 32, {{10, 70}}});
     add_attention(&cases, {dtype, 14, 2, 64, 64, {{50, 17}, {33, 1}}});
-    add_attention(&cases, {dtype, 4, 4, 80, 16, {{3, 20}, {30, 2}}});
     add_attention(&cases, {dtype, 8, 2, 128, 48, {{40, 9}, {47, 1}}});
     add_attention(&cases, {dtype, 2, 1, 256, 32, {{0, 5}}});
-    add_attention(&cases, {dtype, 6, 2, 8, 16, {{20, 3}}});
-    add_attention(&cases, {dtype, 6, 3, 24, 32, {{20, 30}}});
+    add_attention(&cases, {dtype, 4, 4, 96, 16, {{3, 20}, {30, 2}}});
     add_attention(&cases, {dtype, 64, 1, 32, 32, {{20, 5}}});
     add_attention(&cases, {dtype, 9, 3, 64, 32, {{500, 2}, {0, 3}, {200, 1}, {201, 1}, {7, 1}}});
+    if (dtype == DType::kQ8_0) continue;  // heads of whole blocks
+    add_attention(&cases, {dtype, 4, 4, 80, 16, {{3, 20}, {30, 2}}});
+    add_attention(&cases, {dtype, 6, 2, 8, 16, {{20, 3}}});
+    add_attention(&cases, {dtype, 6, 3, 24, 32, {{20, 30}}});
   }
   return cases;
 }

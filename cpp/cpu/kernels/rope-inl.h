@@ -45,6 +45,39 @@ void rope(const void* args, const ops::Worker& worker) {
   }
 }
 
+// A block of 32 keys or values as q8_0: its integers, and its scale as the float16 that they are
+// multiples of. Where the scale is no number, all integers are zero.
+struct QuantizedBlock {
+  alignas(32) int8_t q[32];
+  uint16_t scale;
+};
+LMN_INLINE QuantizedBlock quantize_block(const float* x) {
+  QuantizedBlock y;
+  F v[kBlockVectors];
+  LMN_UNROLL
+  for (int i = 0; i < kBlockVectors; ++i) v[i] = load(x + i * kLanes);
+  const uint32_t bits = largest_magnitude(v);
+  float largest;
+  __builtin_memcpy(&largest, &bits, sizeof largest);
+  const float wanted = largest / 127.0f;
+  uint16_t halves[kLanes];
+  float scales[kLanes];
+  store_half(halves, set1(wanted));
+  store(scales, load_half(halves));
+  const float scale = scales[0];
+  y.scale = halves[0];
+  const bool usable = scale > 0.0f && scale < __builtin_inff();
+  const F inverse = set1(usable ? 1.0f / scale : 0.0f);
+  LMN_UNROLL
+  for (int i = 0; i < kBlockVectors; ++i) {
+    // A scale that was rounded down, as small ones may be by much, must not carry out of a byte.
+    const F n = max(set1(-127.0f), min(set1(127.0f), mul(v[i], inverse)));
+    v[i] = usable ? n : zero();
+  }
+  store_integers(v, 1.0f, y.q, nullptr);
+  return y;
+}
+
 // Where KV head h of a slot lives: keys are strided by page_tokens, values are contiguous.
 LMN_INLINE int64_t page_of(const ops::KvLayer& kv, int64_t slot, int64_t head) {
   return (slot / kv.page_tokens * kv.kv_heads + head) * kv.head_dim * kv.page_tokens;
@@ -53,6 +86,16 @@ LMN_INLINE int64_t page_of(const ops::KvLayer& kv, int64_t slot, int64_t head) {
 void write_key(const ops::KvLayer& kv, int64_t slot, int64_t head, const float* k) {
   const int64_t stride = kv.page_tokens;
   const int64_t at = page_of(kv, slot, head) + slot % stride;
+  if (kv.dtype == DType::kQ8_0) {
+    std::byte* y = kv.k + page_of(kv, slot, head) / 32 * 34 + slot % stride;
+    std::byte* scales = y + stride * kv.head_dim + slot % stride;
+    for (int64_t d = 0; d < kv.head_dim; d += 32) {
+      const QuantizedBlock block = quantize_block(k + d);
+      for (int64_t i = 0; i < 32; ++i) y[(d + i) * stride] = static_cast<std::byte>(block.q[i]);
+      __builtin_memcpy(scales + d / 32 * stride * 2, &block.scale, sizeof block.scale);
+    }
+    return;
+  }
   if (kv.dtype == DType::kF32) {
     float* y = reinterpret_cast<float*>(kv.k) + at;
     for (int64_t d = 0; d < kv.head_dim; ++d) y[d * stride] = k[d];
@@ -69,6 +112,17 @@ void write_key(const ops::KvLayer& kv, int64_t slot, int64_t head, const float* 
 
 void write_value(const ops::KvLayer& kv, int64_t slot, int64_t head, const float* v) {
   const int64_t at = page_of(kv, slot, head) + slot % kv.page_tokens * kv.head_dim;
+  if (kv.dtype == DType::kQ8_0) {
+    const int64_t token = slot % kv.page_tokens;
+    std::byte* page = kv.v + page_of(kv, slot, head) / 32 * 34;
+    std::byte* scales = page + int64_t{kv.page_tokens} * kv.head_dim + token * 2;
+    for (int64_t d = 0; d < kv.head_dim; d += 32) {
+      const QuantizedBlock block = quantize_block(v + d);
+      __builtin_memcpy(page + token * kv.head_dim + d, block.q, 32);
+      __builtin_memcpy(scales + d / 32 * kv.page_tokens * 2, &block.scale, sizeof block.scale);
+    }
+    return;
+  }
   if (kv.dtype == DType::kF32) {
     __builtin_memcpy(kv.v + 4 * at, v, static_cast<size_t>(4 * kv.head_dim));
     return;

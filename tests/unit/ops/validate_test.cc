@@ -68,7 +68,11 @@ TEST(attention_heads) {
   EXPECT(says(validate(a), Code::kInvalidArgument, "page_tokens is 24"));
   kv.page_tokens = 32;
   kv.dtype = DType::kI8;
-  EXPECT(says(validate(a), Code::kInvalidArgument, "f16 or f32"));
+  EXPECT(says(validate(a), Code::kInvalidArgument, "f16, f32 or q8_0"));
+  kv.dtype = DType::kQ8_0;
+  ASSERT_OK(validate(a));
+  kv.head_dim = 40;
+  EXPECT(says(validate(a), Code::kInvalidArgument, "head_dim is not a multiple of 32"));
 }
 
 TEST(rotation_fits_the_head) {

@@ -438,7 +438,8 @@ TEST(caches_are_checked_when_they_are_bound) {
   EXPECT_EQ(bind([](auto& l) { l.pop_back(); }),
             std::string("1 KV caches for a model of 2 layers"));
   const std::string expected =
-      "; expected 2 heads of 16 f16 or f32 in pages of a multiple of 16 tokens";
+      "; expected 2 heads of 16 f16 or f32, or q8_0 where heads are a multiple of 32, in pages of "
+      "a multiple of 16 tokens";
   EXPECT_EQ(bind([](auto& l) { l[1].kv_heads = 1; }),
             "KV cache of layer 1: 1 heads of 16 f32 in pages of 16 tokens" + expected);
   EXPECT_EQ(bind([](auto& l) { l[0].page_tokens = 8; }),
