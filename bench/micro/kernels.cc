@@ -43,7 +43,7 @@ struct Bench {
   std::unique_ptr<Device> device;
   int threads = 1;
   std::string word;
-  std::vector<std::byte> scratch;
+  std::vector<std::byte> scratch, shared;
 
   const KernelTable& kernels() const { return device->kernels(); }
 
@@ -72,6 +72,7 @@ struct Bench {
     ops::Worker w;
     w.index = w.part = i;
     w.parts = threads;
+    w.shared = shared.data();
     w.scratch = reinterpret_cast<std::byte*>(base) + static_cast<size_t>(i) * each;
     return w;
   }
@@ -212,14 +213,16 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   const int64_t layers = s.rows <= 8 ? std::max<int64_t>(1, (160 << 20) / (2 * bytes)) : 1;
   std::vector<ops::KvLayer> kv;
   std::byte* memory = b.allocate(2 * bytes * layers);  // one region, as an engine has
-  for (int64_t l = 0; l < layers; ++l) {
-    kv.push_back({memory + 2 * bytes * l, memory + 2 * bytes * l + bytes, dtype, kPage,
-                  static_cast<int32_t>(s.kv_heads), static_cast<int32_t>(s.head_dim)});
+  for (int64_t l = 0; l < layers; ++l) {  // a page holds all layers, as an engine's does
+    std::byte* k = memory + 2 * l * (bytes / pages);
+    kv.push_back({k, k + bytes / pages, dtype, kPage, static_cast<int32_t>(s.kv_heads),
+                  static_cast<int32_t>(s.head_dim)});
   }
   std::vector<float> row(static_cast<size_t>(2 * s.kv_heads * s.head_dim));
   for (const ops::KvLayer& layer : kv) {
-    for (int32_t slot = 0; slot < pages * kPage; ++slot) {
-      for (size_t i = 0; slot % kPage == 0 && i < row.size(); ++i) row[i] = random_float();
+    for (int32_t token = 0; token < pages * kPage; ++token) {
+      const auto slot = static_cast<int32_t>(token + token / kPage * (2 * layers - 1) * kPage);
+      for (size_t i = 0; token % kPage == 0 && i < row.size(); ++i) row[i] = random_float();
       const int64_t width = s.kv_heads * s.head_dim;
       const ops::KvWriteArgs a{1, row.data(), row.data() + width, width, width, &slot, &layer};
       b.kernels().run[static_cast<int>(Op::kKvWrite)](&a, {});
@@ -230,9 +233,11 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   std::vector<int32_t> positions, index(static_cast<size_t>(s.rows), 0), blocks;
   for (int64_t t = 0; t < s.rows; ++t)
     positions.push_back(static_cast<int32_t>(s.context - s.rows + t));
-  for (int64_t p = 0; p < pages; ++p) blocks.push_back(static_cast<int32_t>(pages - 1 - p));
+  for (int64_t p = 0; p < pages; ++p)
+    blocks.push_back(static_cast<int32_t>((pages - 1 - p) * 2 * layers));
   b.scratch.resize(static_cast<size_t>(b.threads) *
                    (b.kernels().scratch_bytes(s.head_dim, s.heads / s.kv_heads) + 128));
+  b.shared.assign(b.kernels().shared_bytes(s.head_dim, s.heads / s.kv_heads, b.threads), {});
   const double seconds = b.time([&](const ops::Worker& w) {
     for (const ops::KvLayer& layer : kv) {
       const ops::AttentionArgs a{s.rows,

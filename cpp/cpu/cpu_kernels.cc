@@ -204,6 +204,11 @@ size_t scratch_bytes(int64_t head_dim, int64_t heads_per_kv_head) {
 }
 
 template <const IsaKernels& kIsa>
+size_t shared_bytes(int64_t head_dim, int64_t heads_per_kv_head, int workers) {
+  return kIsa.attention_shared_bytes(head_dim, heads_per_kv_head, workers);
+}
+
+template <const IsaKernels& kIsa>
 const ops::KernelTable& table() {
   static const ops::KernelTable kTable = [] {
     ops::KernelTable t;
@@ -222,6 +227,7 @@ const ops::KernelTable& table() {
     set(ops::Op::kRmsNormQuantize, kIsa.rms_norm_quantize);
     set(ops::Op::kRopeKvWrite, kIsa.rope_kv_write);
     t.scratch_bytes = scratch_bytes<kIsa>;
+    t.shared_bytes = shared_bytes<kIsa>;
     t.linear_input_type = linear_input_type<kIsa>;
     t.plan_pack = plan_pack<kIsa>;
     t.pack = pack<kIsa>;

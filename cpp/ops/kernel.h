@@ -34,6 +34,8 @@ struct KernelTable {
   // Scratch that one worker's kernels need at most, for heads of head_dim and groups of query heads
   // per KV head.
   size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
+  // Memory that so many workers' kernels have in common: ops::Worker::shared.
+  size_t (*shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int workers) = nullptr;
 
   // What a Linear with a weight of this type reads: kF32 for float weights; for quantised ones
   // kQA8, or kQA16 where the model asks for a precise product (the inputs that int8 activations

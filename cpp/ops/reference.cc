@@ -318,6 +318,7 @@ void run(const void* args, const Worker& worker) {
 }
 
 size_t scratch_bytes(int64_t, int64_t) { return 0; }
+size_t shared_bytes(int64_t, int64_t, int) { return 0; }
 
 Result<DType> linear_input_type(DType weight, int64_t columns, bool precise) {
   LMN_RETURN_IF_ERROR(validate_weight_type(weight, columns));
@@ -356,6 +357,7 @@ constexpr KernelTable make_table() {
 #include "ops/ops.def"
 #undef LMN_OP
   table.scratch_bytes = scratch_bytes;
+  table.shared_bytes = shared_bytes;
   table.linear_input_type = linear_input_type;
   table.plan_pack = plan_pack;
   table.pack = pack;

@@ -15,6 +15,9 @@ struct Worker {
   int part = 0;   // which part of the work, in [0, parts)
   int parts = 1;  // parts == 1 with several workers: every worker does all of it, into its own copy
   std::byte* scratch = nullptr;  // this worker's own, KernelTable::scratch_bytes, 64-byte aligned
+  // Common to the workers of the team: KernelTable::shared_bytes, 64-byte aligned, all zero before
+  // the first kernel of all runs and then the kernels' own. Null: there is none, and they do without.
+  std::byte* shared = nullptr;
 };
 
 using KernelFn = void (*)(const void* args, const Worker& worker);

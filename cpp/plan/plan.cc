@@ -117,8 +117,9 @@ class PlanImpl final : public Plan {
   void walk(parallel::ThreadTeam& team, int index, [[maybe_unused]] StageProfile* profile,
             [[maybe_unused]] int64_t* last) {
     std::byte* scratch = arena_.data() + layout_.arena_bytes + index * scratch_bytes_;
-    const ops::Worker share{index, index, workers_, scratch};
-    const ops::Worker alone{index, 0, 1, scratch};
+    std::byte* shared = arena_.data() + layout_.arena_bytes + workers_ * scratch_bytes_;
+    const ops::Worker share{index, index, workers_, scratch, shared};
+    const ops::Worker alone{index, 0, 1, scratch, nullptr};
     for (const Stage& stage : stages_) {
       stage.kernel(stage.args, stage.whole ? alone : share);
       [[maybe_unused]] int64_t ran = 0;
@@ -175,7 +176,7 @@ class PlanImpl final : public Plan {
   Bounds bounds_{};
   Layout layout_;
   Weights weights_;
-  DeviceBlock arena_;          // intermediate values, then the workers' scratch
+  DeviceBlock arena_;          // intermediate values, the workers' scratch, what they share
   int64_t scratch_bytes_ = 0;  // of one worker
   std::vector<ops::KvLayer> kv_;
   bool kv_bound_ = false;
@@ -248,14 +249,18 @@ Status PlanImpl::allocate(const graph::Graph& graph, const PlanOptions& options)
   }
   scratch_bytes_ =
       align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group)));
-  const int64_t bytes = layout_.arena_bytes + workers_ * scratch_bytes_;
+  const auto shared_bytes =
+      static_cast<int64_t>(device_.kernels().shared_bytes(head_dim(), group, workers_));
+  const int64_t bytes = layout_.arena_bytes + workers_ * scratch_bytes_ + align_up(shared_bytes);
   if (options.before_allocation) {
     LMN_RETURN_IF_ERROR(options.before_allocation(weights_.bytes(), bytes));
   }
   Result<DeviceBlock> arena = DeviceBlock::create(device_, static_cast<size_t>(bytes));
   if (!arena.ok()) return std::move(arena).status().with_context("arena of intermediate values");
   arena_ = std::move(arena).value();
-  return {};
+  const std::vector<std::byte> zeros(static_cast<size_t>(shared_bytes));
+  return device_.copy_from_host(arena_.data() + layout_.arena_bytes + workers_ * scratch_bytes_,
+                                zeros.data(), zeros.size());
 }
 
 Status PlanImpl::bind(Binder* binder) {

@@ -22,14 +22,17 @@ using namespace lmn;
 using lmn::ops::KernelTable;
 
 void run_parts(const KernelTable& table, ops::Op op, const void* args, int parts,
-               size_t scratch_bytes) {
-  for (int part = 0; part < parts; ++part) {
-    Bytes scratch(scratch_bytes);
-    std::fill_n(scratch.floats(), scratch_bytes / 4, std::numeric_limits<float>::quiet_NaN());
+               const WorkerMemory& memory) {
+  for (int i = 0; i < parts; ++i) {
+    const int part = memory.backwards ? parts - 1 - i : i;
+    Bytes scratch(memory.scratch_bytes);
+    std::fill_n(scratch.floats(), memory.scratch_bytes / 4,
+                std::numeric_limits<float>::quiet_NaN());
     ops::Worker worker;
     worker.part = part;
     worker.parts = parts;
     worker.scratch = scratch.data();
+    worker.shared = memory.shared == nullptr ? nullptr : memory.shared->data();
     table.run[static_cast<int>(op)](args, worker);
   }
 }

@@ -57,9 +57,17 @@ struct Case {
   std::function<bool(const lmn::ops::KernelTable& table)> offered = nullptr;
 };
 
-// The operator on every part in turn. Scratch is filled with NaNs before.
+// Memory of the workers of run_parts. Scratch is filled with NaNs before each part; shared memory
+// with zeros before the first and not again, as in a plan. Null: none.
+struct WorkerMemory {
+  size_t scratch_bytes = 0;
+  Bytes* shared = nullptr;
+  bool backwards = false;  // the last part first
+};
+
+// The operator on every part in turn.
 void run_parts(const lmn::ops::KernelTable& table, lmn::ops::Op op, const void* args, int parts,
-               size_t scratch_bytes = 0);
+               const WorkerMemory& memory = {});
 
 // A matrix packed by the table, with the memory it lives in.
 struct Packed {

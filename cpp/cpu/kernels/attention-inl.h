@@ -6,17 +6,32 @@
 // page once.
 //
 // For one query (a row's head) the order of operations is fixed by its position alone: a score is
-// one accumulator over head_dim; a chunk's probabilities are added to kLanes partial sums and to
-// the output accumulator token by token. Chunks beyond the query's position are not touched for it,
+// one accumulator over head_dim (in q8_0, one for each block of 32, added in order); a chunk's
+// probabilities are added to kLanes partial sums and to the output accumulator token by token; a
+// context is cut in splits at fixed positions, each a softmax of its own, which are merged in order
+// (Dao et al., Flash-Decoding, 2023). Chunks beyond the query's position are not touched for it,
 // and within its last chunk neither are the values beyond. So a row has the same bits whatever else
-// is in the call, and nothing that a page holds past its tokens can reach a result.
+// is in the call and whoever computes its splits, and nothing that a page holds past its tokens can
+// reach a result.
 
-constexpr int64_t kChunkTokens = 32;
-constexpr int64_t kTileQueries =
-    48;  // of a tile: what they need beside a chunk fills one to two first-level caches
-constexpr int kValueVectors = 4;
-// A tile of more queries than this turns a chunk into floats before it is read.
+// Of a tile: what they need beside a chunk is a tenth of a second-level cache, and a chunk's
+// conversion to floats is spread over so many (48: 2 % slower).
+constexpr int64_t kTileQueries = 96;
+
+// A tile of more queries than this turns a chunk into floats before it is read, where elements are
+// such that this pays.
 constexpr int64_t kExpandQueries = 2 * kAttentionQueries;
+
+// Splits are of kSplitTokens, and twice, four times … as many where there would be more than
+// kMostSplits: small enough that two workers have equal shares of one row, large enough that
+// merging takes a hundredth of the time.
+constexpr int64_t kSplitTokens = 512;
+constexpr int64_t kMostSplits = 32;
+LMN_INLINE int64_t split_tokens(int64_t position) {
+  int64_t tokens = kSplitTokens;
+  while (position / tokens >= kMostSplits) tokens *= 2;
+  return tokens;
+}
 
 template <bool kFirst, typename A, typename B>
 struct Choose {
@@ -27,304 +42,68 @@ struct Choose<false, A, B> {
   using Type = B;
 };
 
+// Softmax of some queries over some of their tokens: probabilities relative to `largest`.
+struct Sums {
+  float* acc;      // [queries, width]: of probability times value
+  float* totals;   // [queries, kLanes]: of probability
+  float* largest;  // [queries]: score
+
+  static int64_t floats(int64_t queries, int64_t width) { return queries * (width + kLanes + 1); }
+  Sums(float* base, int64_t queries, int64_t width)
+      : acc(base), totals(acc + queries * width), largest(totals + queries * kLanes) {}
+};
+
 // Scratch of one worker, in floats.
 struct AttentionScratch {
-  int64_t width;   // head_dim, a whole number of vectors
-  float* q;        // [queries, width], times `scale`
-  float* acc;      // [queries, width]
-  float* scores;   // [queries, kChunkTokens]
-  float* scaled;   // [queries, kChunkTokens]: scores times the scales of a block of q8_0 values
-  float* totals;   // [queries, kLanes]
-  float* keys;     // [head_dim, kChunkTokens], of a chunk
-  float* values;   // [kChunkTokens, width], of a chunk
-  float* largest;  // [queries]
+  int64_t width;  // head_dim, a whole number of vectors
+  float* q;       // [queries, width], times `scale`
+  float* scores;  // [queries, kChunkTokens]
+  float* scaled;  // [queries, kChunkTokens]: scores times the scales of a block of q8_0 values
+  float* keys;    // [head_dim, kChunkTokens], of a chunk
+  float* values;  // [kChunkTokens, width], of a chunk
+  Sums split;     // of the split at hand
+  Sums whole;     // of the splits before it
 
   static int64_t queries_of(int64_t group) { return group > kTileQueries ? group : kTileQueries; }
   static int64_t width_of(int64_t head_dim) { return (head_dim + kLanes - 1) / kLanes * kLanes; }
   static int64_t floats(int64_t head_dim, int64_t group) {
-    return queries_of(group) * (2 * width_of(head_dim) + 2 * kChunkTokens + kLanes + 1) +
-           2 * kChunkTokens * width_of(head_dim);
+    const int64_t queries = queries_of(group), width = width_of(head_dim);
+    return queries * (width + 2 * kChunkTokens) + 2 * kChunkTokens * width +
+           2 * Sums::floats(queries, width);
   }
-  AttentionScratch(std::byte* base, int64_t head_dim, int64_t group) : width(width_of(head_dim)) {
-    const int64_t queries = queries_of(group);
-    q = reinterpret_cast<float*>(base);
-    acc = q + queries * width;
-    scores = acc + queries * width;
-    scaled = scores + queries * kChunkTokens;
-    totals = scaled + queries * kChunkTokens;
-    keys = totals + queries * kLanes;
-    values = keys + width * kChunkTokens;
-    largest = values + width * kChunkTokens;
-  }
+  AttentionScratch(std::byte* base, int64_t head_dim, int64_t group)
+      : width(width_of(head_dim)),
+        q(reinterpret_cast<float*>(base)),
+        scores(q + queries_of(group) * width),
+        scaled(scores + queries_of(group) * kChunkTokens),
+        keys(scaled + queries_of(group) * kChunkTokens),
+        values(keys + width * kChunkTokens),
+        split(values + width * kChunkTokens, queries_of(group), width),
+        whole(values + width * kChunkTokens + Sums::floats(queries_of(group), width),
+              queries_of(group), width) {}
 };
 
 size_t attention_scratch_bytes(int64_t head_dim, int64_t heads_per_kv_head) {
   return static_cast<size_t>(AttentionScratch::floats(head_dim, heads_per_kv_head)) * sizeof(float);
 }
 
-// What keys and values are read from: elements of pages, for which the inner loops prefetch what
-// comes next, or floats made from them.
-struct FloatElements {
-  static constexpr int64_t kBytes = 4;
-  static constexpr bool kPrefetch = true;
-  static LMN_INLINE F get(const std::byte* p) { return load(reinterpret_cast<const float*>(p)); }
-};
-struct HalfElements {
-  static constexpr int64_t kBytes = 2;
-  static constexpr bool kPrefetch = true;
-  static LMN_INLINE F get(const std::byte* p) { return load_half(p); }
-};
-struct ByteElements {
-  static constexpr int64_t kBytes = 1;
-  static constexpr bool kPrefetch = true;
-  static LMN_INLINE F get(const std::byte* p) { return load_s8(p); }
-};
-struct ExpandedElements : FloatElements {
-  static constexpr bool kPrefetch = false;
-};
-template <typename E>
-LMN_INLINE F get_n(const std::byte* p, int64_t n) {
-  alignas(64) std::byte some[kLanes * E::kBytes] = {};
-  __builtin_memcpy(some, p, static_cast<size_t>(n * E::kBytes));
-  return E::get(some);
-}
+// What workers share: where the context of a row is cut between them, the sums of its splits. At
+// most one row and KV head is cut after each worker but the last.
+struct SharedRow {
+  uint32_t* finished;  // how many workers have stored theirs; 0 between calls
+  float* sums;         // [kMostSplits], of one KV head's queries
 
-// A chunk of one KV head. Strides in bytes.
-struct Chunk {
-  const std::byte* keys;    // of dimension 0, key_stride from one dimension to the next
-  const std::byte* values;  // of the first token, value_stride from one token to the next
-  int64_t key_stride, value_stride;
-  const std::byte* next_keys;  // the same of the chunk that will be wanted after this one
-  const std::byte* next_values;
-  // Where elements come in blocks of 32 with a scale: float16 [head_dim / 32, tokens], scale_stride
-  // from one block to the next. Null otherwise.
-  const std::byte* key_scales;
-  const std::byte* value_scales;
-  int64_t scale_stride;
+  static int64_t bytes(int64_t head_dim, int64_t group) {
+    const int64_t width = AttentionScratch::width_of(head_dim);
+    return 64 + kMostSplits * Sums::floats(group, width) * static_cast<int64_t>(sizeof(float));
+  }
+  SharedRow(std::byte* base, int64_t index, int64_t head_dim, int64_t group)
+      : finished(reinterpret_cast<uint32_t*>(base + index * bytes(head_dim, group))),
+        sums(reinterpret_cast<float*>(base + index * bytes(head_dim, group) + 64)) {}
 };
 
-// scores[q][token] = sum over d of q[d] * key[d][token], for kQueries queries and kVectors * kLanes
-// tokens. Blocks with a scale are summed apart, scaled, and added in order.
-template <typename E, int kVectors, int kQueries>
-LMN_INLINE void score_group(const float* q, int64_t width, int64_t head_dim, const Chunk& c,
-                            bool prefetching, float* scores) {
-  const std::byte* keys = c.keys;
-  const std::byte* next = prefetching ? c.next_keys : c.keys;
-  const int64_t block = c.key_scales != nullptr ? 32 : head_dim;
-  for (int64_t begin = 0; begin < head_dim; begin += block) {
-    F sum[kQueries][kVectors];
-    LMN_UNROLL
-    for (int i = 0; i < kQueries; ++i) {
-      LMN_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = zero();
-    }
-    for (int64_t d = begin; d < begin + block; ++d) {
-      if constexpr (E::kPrefetch) {
-        LMN_UNROLL
-        for (int i = 0; i < kVectors * kLanes * E::kBytes; i += 64) prefetch(next + i);
-      }
-      F b[kQueries];  // these stay in registers and keys pass through one: 12 + 3 + 1 of 16
-      LMN_UNROLL
-      for (int i = 0; i < kQueries; ++i) b[i] = load1(q + i * width + d);
-      LMN_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        const F k = E::get(keys + v * kLanes * E::kBytes);
-        LMN_UNROLL
-        for (int i = 0; i < kQueries; ++i) sum[i][v] = fma(b[i], k, sum[i][v]);
-      }
-      keys += c.key_stride;
-      next += c.key_stride;
-    }
-    LMN_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      if (c.key_scales != nullptr) {
-        const F scale = load_half(c.key_scales + begin / 32 * c.scale_stride + v * kLanes * 2);
-        LMN_UNROLL
-        for (int i = 0; i < kQueries; ++i) {
-          float* y = scores + i * kChunkTokens + v * kLanes;
-          sum[i][v] = begin == 0 ? mul(sum[i][v], scale) : fma(sum[i][v], scale, load(y));
-        }
-      }
-      LMN_UNROLL
-      for (int i = 0; i < kQueries; ++i) store(scores + i * kChunkTokens + v * kLanes, sum[i][v]);
-    }
-  }
-}
-
-// Any number of queries, in groups of at most kQueries.
-template <typename E, int kVectors, int kQueries = kAttentionQueries>
-LMN_NOINLINE void score_queries(const float* q, int64_t width, int64_t head_dim, const Chunk& c,
-                                bool prefetching, float* scores, int64_t queries) {
-  for (; queries >= kQueries; queries -= kQueries) {
-    score_group<E, kVectors, kQueries>(q, width, head_dim, c, prefetching, scores);
-    q += kQueries * width;
-    scores += kQueries * kChunkTokens;
-    prefetching = false;
-  }
-  if constexpr (kQueries > 1) {
-    if (queries == 0) return;
-    score_queries<E, kVectors, kQueries - 1>(q, width, head_dim, c, prefetching, scores, queries);
-  }
-}
-
-// acc[q][d] += p[q][token] * value[token][d] for kQueries queries and kVectors vectors of d, token
-// by token.
-template <typename E, int kVectors, int kQueries>
-LMN_INLINE void value_group(const float* p, const std::byte* values, const std::byte* next,
-                            int64_t value_stride, int64_t tokens, int64_t valid, float* acc,
-                            int64_t width) {
-  F sum[kQueries][kVectors];
-  LMN_UNROLL
-  for (int i = 0; i < kQueries; ++i) {
-    LMN_UNROLL
-    for (int v = 0; v < kVectors; ++v) sum[i][v] = load(acc + i * width + v * kLanes);
-  }
-  for (int64_t t = 0; t < tokens; ++t) {
-    if constexpr (E::kPrefetch) {
-      LMN_UNROLL
-      for (int i = 0; i < kVectors * kLanes * E::kBytes; i += 64) prefetch(next + i);
-    }
-    F b[kQueries];
-    LMN_UNROLL
-    for (int i = 0; i < kQueries; ++i) b[i] = load1(p + i * kChunkTokens + t);
-    LMN_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const std::byte* at = values + v * kLanes * E::kBytes;
-      const F x = kVectors > 1 || valid >= kLanes ? E::get(at) : get_n<E>(at, valid);
-      LMN_UNROLL
-      for (int i = 0; i < kQueries; ++i) sum[i][v] = fma(b[i], x, sum[i][v]);
-    }
-    values += value_stride;
-    next += value_stride;
-  }
-  LMN_UNROLL
-  for (int i = 0; i < kQueries; ++i) {
-    LMN_UNROLL
-    for (int v = 0; v < kVectors; ++v) store(acc + i * width + v * kLanes, sum[i][v]);
-  }
-}
-
-// Dimensions [begin, end).
-template <typename E, int kQueries>
-LMN_INLINE void value_group_all(const float* p, const Chunk& c, bool prefetching, int64_t tokens,
-                                int64_t begin, int64_t end, float* acc, int64_t width) {
-  const std::byte* next = prefetching ? c.next_values : c.values;
-  int64_t d = begin;
-  const auto step = [&]<int kVectors>() {
-    const int64_t at = d * E::kBytes;
-    value_group<E, kVectors, kQueries>(p, c.values + at, next + at, c.value_stride, tokens, end - d,
-                                       acc + d, width);
-    d += kVectors * kLanes;
-  };
-  while (d + kValueVectors * kLanes <= end) step.template operator()<kValueVectors>();
-  if constexpr (kBlockVectors < kValueVectors) {
-    while (d + kBlockVectors * kLanes <= end) step.template operator()<kBlockVectors>();
-  }
-  while (d < end) step.template operator()<1>();
-}
-
-template <typename E, int kQueries = kAttentionQueries>
-LMN_NOINLINE void value_queries(const float* p, const Chunk& c, bool prefetching, int64_t tokens,
-                                int64_t begin, int64_t end, float* acc, int64_t width,
-                                int64_t queries) {
-  for (; queries >= kQueries; queries -= kQueries) {
-    value_group_all<E, kQueries>(p, c, prefetching, tokens, begin, end, acc, width);
-    p += kQueries * kChunkTokens;
-    acc += kQueries * width;
-    prefetching = false;
-  }
-  if constexpr (kQueries > 1) {
-    if (queries == 0) return;
-    value_queries<E, kQueries - 1>(p, c, prefetching, tokens, begin, end, acc, width, queries);
-  }
-}
-
-// Scales of values are multiplied into the probabilities, block of 32 dimensions by block.
-template <typename E>
-LMN_INLINE void add_values(const float* p, float* scaled, const Chunk& c, int64_t tokens,
-                           int64_t head_dim, float* acc, int64_t width, int64_t queries) {
-  if (c.value_scales == nullptr)
-    return value_queries<E>(p, c, true, tokens, 0, head_dim, acc, width, queries);
-  for (int64_t begin = 0; begin < head_dim; begin += 32) {
-    const std::byte* scales = c.value_scales + begin / 32 * c.scale_stride;
-    for (int64_t t = 0; t < tokens; t += kLanes) {
-      const F scale = load_half(scales + t * 2);
-      for (int64_t i = 0; i < queries; ++i) {
-        store(scaled + i * kChunkTokens + t, mul(load(p + i * kChunkTokens + t), scale));
-      }
-    }
-    value_queries<E>(scaled, c, true, tokens, begin, begin + 32, acc, width, queries);
-  }
-}
-
-// Elements of a chunk to floats in scratch: worth it where more queries read them than a group has.
-// The products are those of the elements themselves, so results are the same bits.
-template <typename E>
-LMN_NOINLINE void expand_rows(const std::byte* x, const std::byte* next, int64_t x_stride,
-                              int64_t rows, int64_t columns, float* y, int64_t y_stride) {
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t i = 0;
-    for (; i + kLanes <= columns; i += kLanes) {
-      if (i * E::kBytes % 64 == 0) prefetch(next + i * E::kBytes);
-      store(y + i, E::get(x + i * E::kBytes));
-    }
-    if (i < columns) store(y + i, get_n<E>(x + i * E::kBytes, columns - i));
-    x += x_stride;
-    next += x_stride;
-    y += y_stride;
-  }
-}
-
-template <typename E>
-LMN_INLINE Chunk expand(const Chunk& c, int64_t chunk, int64_t tokens, int64_t head_dim,
-                        const AttentionScratch& s) {
-  expand_rows<E>(c.keys, c.next_keys, c.key_stride, head_dim, chunk, s.keys, kChunkTokens);
-  expand_rows<E>(c.values, c.next_values, c.value_stride, tokens, head_dim, s.values, s.width);
-  Chunk y = c;
-  y.keys = reinterpret_cast<const std::byte*>(s.keys);
-  y.key_stride = kChunkTokens * 4;
-  y.values = reinterpret_cast<const std::byte*>(s.values);
-  y.value_stride = s.width * 4;
-  return y;
-}
-
-// Turns one query's scores of a chunk into probabilities relative to its largest score so far; sums
-// made under an older largest score are scaled down first. Tokens from `visible` on count as if
-// they were not there.
-template <bool kWhole>
-LMN_INLINE void softmax_scores(float* scores, int64_t chunk, int64_t visible, float* largest,
-                               float* totals, float* acc, int64_t width) {
-  const F nothing = set1(-__builtin_inff());
-  F top = nothing;
-  for (int64_t i = 0; i < chunk; i += kLanes) {
-    const F x = load(scores + i);
-    top = max(top, kWhole ? x : keep_n(x, nothing, visible - i));
-  }
-  const float chunk_largest = reduce_max(top);
-  if (chunk_largest > *largest) {
-    const F factor = exponential(set1(*largest - chunk_largest));
-    *largest = chunk_largest;
-    store(totals, mul(load(totals), factor));
-    for (int64_t d = 0; d < width; d += kLanes) store(acc + d, mul(load(acc + d), factor));
-  }
-  const F base = set1(*largest);
-  F total = load(totals);
-  for (int64_t i = 0; i < chunk; i += kLanes) {
-    const F e = exponential(sub(load(scores + i), base));
-    const F p = kWhole ? e : keep_n(e, zero(), visible - i);
-    total = add(total, p);
-    store(scores + i, p);
-  }
-  store(totals, total);
-}
-
-LMN_NOINLINE void softmax_step(float* scores, int64_t chunk, int64_t visible, float* largest,
-                               float* totals, float* acc, int64_t width) {
-  if (visible >= chunk) {
-    softmax_scores<true>(scores, chunk, visible, largest, totals, acc, width);
-  } else {
-    softmax_scores<false>(scores, chunk, visible, largest, totals, acc, width);
-  }
+size_t attention_shared_bytes(int64_t head_dim, int64_t heads_per_kv_head, int workers) {
+  return static_cast<size_t>(SharedRow::bytes(head_dim, heads_per_kv_head) * (workers - 1));
 }
 
 // Where chunks are, of one KV head and one sequence. Asking for one prefetches the next one's
@@ -365,84 +144,172 @@ struct ChunkFinder {
   }
 };
 
-// Rows [row, row + rows) of one sequence, query heads [head, head + heads) of one KV head, elements
-// E in the pages. kDirect: they are read from there by every group of queries, else expanded.
-template <typename E, int64_t kChunk, bool kDirect>
-void attend_tile(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t head,
-                 int64_t heads, int64_t kv_head, const AttentionScratch& s) {
-  const ops::KvLayer& kv = *a.kv;
-  const int64_t head_dim = kv.head_dim, width = s.width, queries = rows * heads;
-  for (int64_t i = 0; i < queries; ++i) {
-    const float* q = a.q + (row + i / heads) * a.q_stride + (head + i % heads) * head_dim;
-    for (int64_t d = 0; d < width; d += kLanes) {
-      store(s.q + i * width + d, mul(load_n(q + d, head_dim - d), set1(a.scale)));
-      store(s.acc + i * width + d, zero());
-    }
-    store(s.totals + i * kLanes, zero());
-    s.largest[i] = -__builtin_inff();
+// Adds the sums of a query over later tokens to those over earlier ones.
+LMN_NOINLINE void merge(const Sums& whole, const Sums& later, int64_t query, int64_t from,
+                        int64_t width, bool first) {
+  float* acc = whole.acc + query * width;
+  float* totals = whole.totals + query * kLanes;
+  const float* later_acc = later.acc + from * width;
+  const float* later_totals = later.totals + from * kLanes;
+  const float x = later.largest[from];
+  if (first) {
+    whole.largest[query] = x;
+    store(totals, load(later_totals));
+    for (int64_t d = 0; d < width; d += kLanes) store(acc + d, load(later_acc + d));
+    return;
   }
+  const float y = whole.largest[query];
+  const float largest = y > x ? y : x;
+  const F factor = exponential(set1(y - largest)), later_factor = exponential(set1(x - largest));
+  whole.largest[query] = largest;
+  store(totals, fma(load(later_totals), later_factor, mul(load(totals), factor)));
+  for (int64_t d = 0; d < width; d += kLanes)
+    store(acc + d, fma(load(later_acc + d), later_factor, mul(load(acc + d), factor)));
+}
 
+// Rows [row, row + rows) of one sequence, with splits of one length, and query heads [head, head +
+// heads) of one KV head.
+struct Tile {
+  int64_t row, rows, head, heads, kv_head;
+  int64_t queries() const { return rows * heads; }
+};
+
+void load_queries(const ops::AttentionArgs& a, const Tile& t, const AttentionScratch& s) {
+  const int64_t head_dim = a.kv->head_dim;
+  for (int64_t i = 0; i < t.queries(); ++i) {
+    const float* q = a.q + (t.row + i / t.heads) * a.q_stride + (t.head + i % t.heads) * head_dim;
+    for (int64_t d = 0; d < s.width; d += kLanes)
+      store(s.q + i * s.width + d, mul(load_n(q + d, head_dim - d), set1(a.scale)));
+  }
+}
+
+// s.split becomes the sums over tokens [begin, end) of the queries that see any of them.
+// E: elements in the pages. kDirect: they are read from there by every group of queries, else
+// expanded.
+template <typename E, int64_t kChunk, bool kDirect>
+void attend_split(const ops::AttentionArgs& a, const Tile& t, int64_t split_begin, int64_t end,
+                  const AttentionScratch& s) {
   using Read = typename Choose<kDirect, E, ExpandedElements>::Type;
-  const ChunkFinder<E> find{kv, a.block_tables + a.sequence_index[row] * a.table_stride, kv_head};
-  const int32_t* positions = a.positions + row;
-  const int64_t last = positions[rows - 1];
+  const ops::KvLayer& kv = *a.kv;
+  const int64_t head_dim = kv.head_dim, width = s.width, queries = t.queries(), heads = t.heads;
+  const ChunkFinder<E> find{kv, a.block_tables + a.sequence_index[t.row] * a.table_stride,
+                            t.kv_head};
+  const int32_t* positions = a.positions + t.row;
+  const int64_t last = positions[t.rows - 1], stop = last < end ? last + 1 : end;
   int64_t first_row = 0;  // rows before it end before this chunk
-  for (int64_t begin = 0; begin <= last; begin += kChunk) {
+  while (positions[first_row] < split_begin) ++first_row;
+  for (int64_t i = first_row * heads; i < queries; ++i) {
+    for (int64_t d = 0; d < width; d += kLanes) store(s.split.acc + i * width + d, zero());
+    store(s.split.totals + i * kLanes, zero());
+    s.split.largest[i] = -__builtin_inff();
+  }
+  for (int64_t begin = split_begin; begin < stop; begin += kChunk) {
     Chunk chunk = find.at(begin, begin + kChunk <= last ? begin + kChunk : begin);
-    const int64_t here = last - begin + 1 < kChunk ? last - begin + 1 : kChunk;
-    if constexpr (!kDirect) chunk = expand<E>(chunk, kChunk, here, head_dim, s);
+    const int64_t here = stop - begin < kChunk ? stop - begin : kChunk;
+    if constexpr (!kDirect)
+      chunk = expand<E>(chunk, kChunk, here, head_dim, s.keys, s.values, width);
 
     while (positions[first_row] < begin) ++first_row;
     int64_t whole_row = first_row;  // rows from it on see the whole chunk
-    while (whole_row < rows && positions[whole_row] < begin + kChunk - 1) ++whole_row;
+    while (whole_row < t.rows && positions[whole_row] < begin + kChunk - 1) ++whole_row;
     const int64_t first = first_row * heads, whole = whole_row * heads;
 
     score_queries<Read, kChunk / kLanes>(s.q + first * width, width, head_dim, chunk, true,
                                          s.scores + first * kChunkTokens, queries - first);
     for (int64_t i = first; i < queries; ++i) {
       const int64_t visible = positions[i / heads] - begin + 1;
-      softmax_step(s.scores + i * kChunkTokens, kChunk, visible, s.largest + i,
-                   s.totals + i * kLanes, s.acc + i * width, width);
+      softmax_step(s.scores + i * kChunkTokens, kChunk, visible, s.split.largest + i,
+                   s.split.totals + i * kLanes, s.split.acc + i * width, width);
     }
     const auto add_rows_values = [&](int64_t i, int64_t n, int64_t tokens) {
       add_values<Read>(s.scores + i * kChunkTokens, s.scaled, chunk, tokens, head_dim,
-                       s.acc + i * width, width, n);
+                       s.split.acc + i * width, width, n);
     };
     for (int64_t r = first_row; r < whole_row; ++r)
       add_rows_values(r * heads, heads, positions[r] - begin + 1);
     if (whole < queries) add_rows_values(whole, queries - whole, kChunk);
   }
-
-  for (int64_t i = 0; i < queries; ++i) {
-    float* y = a.y + ((row + i / heads) * a.heads + head + i % heads) * head_dim;
-    const F inverse = set1(1.0f / reduce_add(load(s.totals + i * kLanes)));
-    for (int64_t d = 0; d < head_dim; d += kLanes) {
-      store_n(y + d, mul(load(s.acc + i * width + d), inverse), head_dim - d);
-    }
-  }
 }
 
 template <typename E>
-LMN_INLINE void attend(const ops::AttentionArgs& a, int64_t row, int64_t rows, int64_t head,
-                       int64_t heads, int64_t kv_head, const AttentionScratch& s) {
+LMN_INLINE void attend(const ops::AttentionArgs& a, const Tile& t, int64_t begin, int64_t end,
+                       const AttentionScratch& s) {
   if (a.kv->page_tokens % kChunkTokens != 0) {
-    attend_tile<E, 16, false>(a, row, rows, head, heads, kv_head, s);
-  } else if (rows * heads > kExpandQueries) {
-    attend_tile<E, kChunkTokens, false>(a, row, rows, head, heads, kv_head, s);
+    attend_split<E, 16, false>(a, t, begin, end, s);
+  } else if (E::kExpand && t.queries() > kExpandQueries) {
+    attend_split<E, kChunkTokens, !E::kExpand>(a, t, begin, end, s);
   } else {
-    attend_tile<E, kChunkTokens, true>(a, row, rows, head, heads, kv_head, s);
+    attend_split<E, kChunkTokens, true>(a, t, begin, end, s);
+  }
+}
+LMN_NOINLINE void attend(const ops::AttentionArgs& a, const Tile& t, int64_t begin, int64_t end,
+                         const AttentionScratch& s) {
+  switch (a.kv->dtype) {
+    case DType::kF16:
+      return attend<HalfElements>(a, t, begin, end, s);
+    case DType::kQ8_0:
+      return attend<ByteElements>(a, t, begin, end, s);
+    default:
+      return attend<FloatElements>(a, t, begin, end, s);
   }
 }
 
+void write_outputs(const ops::AttentionArgs& a, const Tile& t, const AttentionScratch& s) {
+  const int64_t head_dim = a.kv->head_dim;
+  for (int64_t i = 0; i < t.queries(); ++i) {
+    float* y = a.y + ((t.row + i / t.heads) * a.heads + t.head + i % t.heads) * head_dim;
+    const F inverse = set1(1.0f / reduce_add(load(s.whole.totals + i * kLanes)));
+    for (int64_t d = 0; d < head_dim; d += kLanes)
+      store_n(y + d, mul(load(s.whole.acc + i * s.width + d), inverse), head_dim - d);
+  }
+}
+
+void attend_tile(const ops::AttentionArgs& a, const Tile& t, const AttentionScratch& s) {
+  load_queries(a, t, s);
+  const int32_t* positions = a.positions + t.row;
+  const int64_t last = positions[t.rows - 1], split = split_tokens(last);
+  for (int64_t begin = 0; begin <= last; begin += split) {
+    attend(a, t, begin, begin + split, s);
+    for (int64_t i = 0; i < t.queries(); ++i) {
+      if (positions[i / t.heads] >= begin) merge(s.whole, s.split, i, i, s.width, begin == 0);
+    }
+  }
+  write_outputs(a, t, s);
+}
+
+// One row, its splits shared out: this worker computes splits [first, end) of `splits`. The last of
+// `workers` to be done merges them, in order; nobody waits.
+void attend_shared(const ops::AttentionArgs& a, const Tile& t, int64_t first, int64_t end,
+                   int64_t splits, int64_t workers, const SharedRow& shared,
+                   const AttentionScratch& s) {
+  const int64_t split = split_tokens(a.positions[t.row]), stride = Sums::floats(t.heads, s.width);
+  load_queries(a, t, s);
+  for (int64_t i = first; i < end; ++i) {
+    attend(a, t, i * split, (i + 1) * split, s);
+    const Sums stored(shared.sums + i * stride, t.heads, s.width);
+    for (int64_t h = 0; h < t.heads; ++h) merge(stored, s.split, h, h, s.width, true);
+  }
+  // Each worker's release makes its sums visible to the one that acquires the last count.
+  if (__atomic_add_fetch(shared.finished, 1u, __ATOMIC_ACQ_REL) != workers) return;
+  __atomic_store_n(shared.finished, 0u, __ATOMIC_RELAXED);  // whoever adds next is past a barrier
+  for (int64_t i = 0; i < splits; ++i) {
+    const Sums stored(shared.sums + i * stride, t.heads, s.width);
+    for (int64_t h = 0; h < t.heads; ++h) merge(s.whole, stored, h, h, s.width, i == 0);
+  }
+  write_outputs(a, t, s);
+}
+
 // Calls body(first row, rows, tokens seen by them in all) for every tile: up to `most` consecutive
-// rows of one sequence.
+// rows of one sequence, with splits of one length.
 template <typename Body>
 LMN_INLINE void for_tiles(const ops::AttentionArgs& a, int64_t most, Body body) {
   for (int64_t row = 0; row < a.rows;) {
+    const int64_t split = split_tokens(a.positions[row]);
     int64_t rows = 0, tokens = 0;
     while (rows < most && row + rows < a.rows &&
            a.sequence_index[row + rows] == a.sequence_index[row] &&
-           (rows == 0 || a.positions[row + rows] > a.positions[row + rows - 1])) {
+           (rows == 0 || a.positions[row + rows] > a.positions[row + rows - 1]) &&
+           split_tokens(a.positions[row + rows]) == split) {
       tokens += a.positions[row + rows] + kChunkTokens;
       ++rows;
     }
@@ -451,34 +318,78 @@ LMN_INLINE void for_tiles(const ops::AttentionArgs& a, int64_t most, Body body) 
   }
 }
 
-// Work is shared out by (tile, query head), in order, by the tokens that each reads.
+// A worker's share of the work of a call, in tokens that a query head reads.
+struct Share {
+  int64_t total, part, parts;
+  LMN_INLINE int64_t bound(int64_t i) const { return total * i / parts; }
+  LMN_INLINE int64_t begin() const { return bound(part); }
+  LMN_INLINE int64_t end() const { return bound(part + 1); }
+  LMN_INLINE int64_t owner(int64_t at) const {
+    int64_t i = at * parts / total;  // or one beside it
+    while (i > 0 && bound(i) > at) --i;
+    while (i < parts - 1 && bound(i + 1) <= at) ++i;
+    return i;
+  }
+};
+
+// One row of several splits, that begins `before` tokens into the work: each split of each KV head
+// belongs to the worker in whose share its middle lies.
+void attend_row(const ops::AttentionArgs& a, int64_t row, int64_t tokens, int64_t before,
+                const Share& share, std::byte* shared, const AttentionScratch& s) {
+  const int64_t group = a.heads / a.kv->kv_heads, position = a.positions[row];
+  const int64_t split = split_tokens(position), splits = position / split + 1;
+  for (int64_t k = 0; k < a.kv->kv_heads; ++k) {
+    const int64_t begin = before + k * group * tokens;
+    if (begin >= share.end() || begin + group * tokens <= share.begin()) continue;
+    int64_t first = splits, end = 0, workers = 0, previous = -1, lowest = 0;
+    for (int64_t i = 0; i < splits; ++i) {
+      const int64_t stop = i + 1 < splits ? (i + 1) * split : position + 1;
+      const int64_t owner = share.owner(begin + group * (i * split + stop) / 2);
+      if (owner != previous) ++workers;
+      if (i == 0) lowest = owner;
+      previous = owner;
+      if (owner != share.part) continue;
+      first = first < i ? first : i;
+      end = i + 1;
+    }
+    const Tile tile{row, 1, k * group, group, k};
+    if (first >= end) continue;
+    if (workers == 1) {
+      attend_tile(a, tile, s);
+    } else {
+      attend_shared(a, tile, first, end, splits, workers,
+                    SharedRow(shared, lowest, a.kv->head_dim, group), s);
+    }
+  }
+}
+
+// Work is shared out by (tile, query head), in order, by the tokens that each reads; a row alone
+// that has several splits by (KV head, split), where workers have memory in common.
 void attention(const void* args, const ops::Worker& worker) {
   const auto& a = *static_cast<const ops::AttentionArgs*>(args);
-  const ops::KvLayer& kv = *a.kv;
-  const int64_t group = a.heads / kv.kv_heads;
-  const AttentionScratch scratch(worker.scratch, kv.head_dim, group);
+  const int64_t group = a.heads / a.kv->kv_heads;
+  const AttentionScratch scratch(worker.scratch, a.kv->head_dim, group);
   const int64_t most = group >= kTileQueries ? 1 : kTileQueries / group;
   int64_t total = 0;
   for_tiles(a, most, [&](int64_t, int64_t, int64_t tokens) { total += tokens * a.heads; });
-  const Range share = part_of(total, worker);
+  const Share share{total, worker.part, worker.parts};
   int64_t before = 0;
   for_tiles(a, most, [&](int64_t row, int64_t rows, int64_t tokens) {
+    if (rows == 1 && a.positions[row] >= kSplitTokens && worker.shared != nullptr) {
+      attend_row(a, row, tokens, before, share, worker.shared, scratch);
+      before += tokens * a.heads;
+      return;
+    }
     // A head belongs to the worker in whose share its middle lies.
     const auto head_from = [&](int64_t bound) {
       const int64_t h = (2 * (bound - before) + tokens - 1) / (2 * tokens);
       return bound <= before ? 0 : h < a.heads ? h : a.heads;
     };
-    const int64_t end = head_from(share.end);
-    for (int64_t h = head_from(share.begin); h < end;) {
+    const int64_t end = head_from(share.end());
+    for (int64_t h = head_from(share.begin()); h < end;) {
       const int64_t kv_head = h / group;
       const int64_t stop = (kv_head + 1) * group < end ? (kv_head + 1) * group : end;
-      if (kv.dtype == DType::kF16) {
-        attend<HalfElements>(a, row, rows, h, stop - h, kv_head, scratch);
-      } else if (kv.dtype == DType::kQ8_0) {
-        attend<ByteElements>(a, row, rows, h, stop - h, kv_head, scratch);
-      } else {
-        attend<FloatElements>(a, row, rows, h, stop - h, kv_head, scratch);
-      }
+      attend_tile(a, {row, rows, h, stop - h, kv_head}, scratch);
       h = stop;
     }
     before += tokens * a.heads;

@@ -69,6 +69,7 @@ struct IsaKernels {
   void (*pack)(const PackTask&);
   void (*unpack)(const UnpackTask&);
   size_t (*attention_scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head);
+  size_t (*attention_shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int workers);
 
   ops::KernelFn rms_norm, quantize, rms_norm_quantize, rope, kv_write, rope_kv_write, attention,
       silu_mul, add;

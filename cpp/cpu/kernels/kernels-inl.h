@@ -45,6 +45,7 @@ namespace {
 #include "cpu/kernels/linear_int-inl.h"
 #include "cpu/kernels/linear_float-inl.h"
 #include "cpu/kernels/pack-inl.h"
+#include "cpu/kernels/attention_chunk-inl.h"
 #include "cpu/kernels/attention-inl.h"
 // clang-format on
 
@@ -68,6 +69,7 @@ extern const IsaKernels kKernels = {
     .pack = pack_panel,
     .unpack = unpack_row,
     .attention_scratch_bytes = attention_scratch_bytes,
+    .attention_shared_bytes = attention_shared_bytes,
     .rms_norm = rms_norm,
     .quantize = quantize,
     .rms_norm_quantize = rms_norm_quantize,
