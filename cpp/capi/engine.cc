@@ -24,11 +24,27 @@ Status check_most(uint64_t value, uint64_t most, const char* field) {
                static_cast<unsigned long long>(value), static_cast<unsigned long long>(most));
 }
 
+Result<DType> kv_type(uint32_t given) {
+  switch (given) {
+    case 0:
+    case LMN_KV_F16:
+      return DType::kF16;
+    case LMN_KV_F32:
+      return DType::kF32;
+    case LMN_KV_Q8_0:
+      return DType::kQ8_0;
+    default:
+      return error(Code::kInvalidArgument,
+                   "lmn_engine_options.kv_type is %u; it is LMN_KV_F16 (1, as is 0), LMN_KV_F32 "
+                   "(2) or LMN_KV_Q8_0 (3)",
+                   given);
+  }
+}
+
 Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   constexpr uint64_t kMax32 = std::numeric_limits<int32_t>::max();
   constexpr uint64_t kMax64 = std::numeric_limits<int64_t>::max();
   LMN_RETURN_IF_ERROR(check_flags(given.flags, LMN_ENGINE_PROFILE, "lmn_engine_options.flags"));
-  LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_engine_options.reserved"));
   if (given.threads < 0 || given.threads > 1024) {
     return error(Code::kInvalidArgument,
                  "lmn_engine_options.threads is %d; it is 1 to 1024, or 0 for the default",
@@ -71,6 +87,7 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   engine.idle_spin_ns = given.idle_spin_ns;
   engine.trace_events = static_cast<int32_t>(given.trace_events);
   engine.profile = (given.flags & LMN_ENGINE_PROFILE) != 0;
+  LMN_ASSIGN_OR_RETURN(engine.kv_dtype, kv_type(given.kv_type));
   return out;
 }
 

@@ -110,17 +110,21 @@ struct Need {
   int64_t activations = 0;
   int64_t kv = 0;
   int64_t kv_tokens = 0;
+  DType kv_dtype = DType::kF16;
   int32_t sequences = 0;
 
   Status check() const {
     char what[200];
     std::snprintf(what, sizeof(what),
                   "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations for %d "
-                  "sequences, %.1f MiB of KV cache for %lld tokens)",
+                  "sequences, %.1f MiB of KV cache for %lld tokens in %s)",
                   mebibytes(weights), mebibytes(activations), sequences, mebibytes(kv),
-                  static_cast<long long>(kv_tokens));
+                  static_cast<long long>(kv_tokens), info(kv_dtype).name.data());
     return check_fits(weights + activations + kv, what,
-                      "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens");
+                      kv_dtype == DType::kQ8_0
+                          ? "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens"
+                          : "lower kv_tokens, context_tokens, max_sequences or "
+                            "prefill_chunk_tokens, or set kv_type to q8_0");
   }
 };
 
@@ -228,6 +232,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   Need need;
   need.sequences = sequences;
   need.kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
+  need.kv_dtype = how.kv_dtype;
   LMN_ASSIGN_OR_RETURN(need.kv, engine::kv_bytes(kv_shape, how.kv_dtype, need.kv_tokens));
   LMN_ASSIGN_OR_RETURN(parts.runner, build_runner(*model, std::move(language), *parts.team, limits,
                                                   options.precise, need, *keep, progress));

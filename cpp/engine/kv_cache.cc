@@ -12,22 +12,28 @@ namespace {
 
 // Of k or of v of one page in one layer.
 int64_t bytes_of_page(const KvShape& shape, DType dtype) {
-  return int64_t{shape.kv_heads} * shape.head_dim * (kKvPageTokens * row_bytes(dtype, 1));
+  return shape.kv_heads * row_bytes(dtype, int64_t{shape.head_dim} * kKvPageTokens);
 }
 
 }  // namespace
 
 Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens) {
-  if (dtype != DType::kF16 && dtype != DType::kF32) {
-    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16 or f32",
+  if (dtype != DType::kF16 && dtype != DType::kF32 && dtype != DType::kQ8_0) {
+    return error(Code::kInvalidArgument, "kv_dtype is %s; a KV cache is f16, f32 or q8_0",
                  info(dtype).name.data());
+  }
+  if (shape.head_dim % info(dtype).block_elements != 0) {
+    return error(Code::kUnsupported,
+                 "a KV cache in %s needs heads of a multiple of %u elements, and the model's have "
+                 "%d; use f16",
+                 info(dtype).name.data(), info(dtype).block_elements, shape.head_dim);
   }
   const int64_t pages = kv_pages(tokens);
   int64_t bytes = 0;
   int32_t slots = 0;  // (page * page_step + array) * page_tokens + offset
   const bool overflow =
-      __builtin_mul_overflow(int64_t{shape.kv_heads} * shape.head_dim,
-                             kKvPageTokens * row_bytes(dtype, 1), &bytes) ||
+      __builtin_mul_overflow(int64_t{shape.kv_heads},
+                             row_bytes(dtype, int64_t{shape.head_dim} * kKvPageTokens), &bytes) ||
       __builtin_mul_overflow(pages, bytes, &bytes) ||
       __builtin_mul_overflow(bytes, int64_t{2} * shape.layers, &bytes) ||
       __builtin_mul_overflow(pages, int64_t{kKvPageTokens} * std::max(2 * shape.layers, 1), &slots);
@@ -74,7 +80,8 @@ Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtyp
   cache.region_ = *region;
   cache.bytes_ = bytes;
   cache.ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kKv, bytes);
-  // page_bytes is a multiple of 64: kKvPageTokens elements of two bytes are 64.
+  // page_bytes is a multiple of 64: 32 elements of two bytes are 64, and 32 blocks
+  // of 34 bytes are 17 times as many.
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     cache.layers_[static_cast<size_t>(layer)] = {cache.array(0, 2 * layer),
                                                  cache.array(0, 2 * layer + 1)};

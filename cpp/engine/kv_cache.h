@@ -32,7 +32,7 @@ inline constexpr int64_t kv_pages(int64_t tokens) {
 }
 
 // Bytes of a cache of so many tokens. INVALID_ARGUMENT: more than a cache can address, or a dtype
-// that none has.
+// that none has. UNSUPPORTED: heads that are no whole number of the dtype's blocks.
 Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens);
 
 class KvCache {

@@ -392,6 +392,7 @@ struct EngineOptions {
   uint32_t trace_events = 0;
   uint32_t activation_bits = 0;
   bool profile = false;
+  uint32_t kv_type = 0;  // LMN_KV_*
 };
 
 // Spans of Engine::trace, oldest first.
@@ -419,6 +420,7 @@ class Engine {
     given.trace_events = options.trace_events;
     given.activation_bits = options.activation_bits;
     if (options.profile) given.flags |= LMN_ENGINE_PROFILE;
+    given.kv_type = options.kv_type;
     lmn_engine* raw = nullptr;
     detail::invoke_with_progress(&given, options.progress, [&](lmn_error** err) {
       return lmn_engine_create(model.get(), &given, &raw, err);

@@ -8,6 +8,9 @@ from typing_extensions import Buffer, CapsuleType
 
 READ_MAP: int
 READ_MAP_POPULATE: int
+KV_F16: int
+KV_F32: int
+KV_Q8_0: int
 READ_COPY: int
 DEFAULT: int
 YES: int
@@ -107,6 +110,7 @@ class Engine:
         trace_events: int,
         activation_bits: int,
         profile: bool,
+        kv_type: int,
         progress: Callable[[str, int, int], None] | None,
     ) -> None: ...
     def submit(self, prompt: object, *, loop: int = 0, **options: Any) -> Request: ...

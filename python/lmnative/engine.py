@@ -46,8 +46,12 @@ if TYPE_CHECKING:
         trace_events: int
         activation_bits: int
         profile: bool
+        kv_type: str
         read_mode: str
         progress: bool | Callable[[str, int, int], None] | None
+
+
+KV_TYPES = {"f16": _lmnative.KV_F16, "f32": _lmnative.KV_F32, "q8_0": _lmnative.KV_Q8_0}
 
 
 class MemoryUse(Record):
@@ -154,11 +158,15 @@ class Engine:
             prompts and batches up to 1.7 times as fast where the CPU multiplies bytes (VNNI, i8mm; 4-bit weights on
             any). The output layer keeps 16.
         profile: True: keep what `profile()` tells; a step takes about 1 % longer. Default False.
+        kv_type: Element type of the KV cache: "f16" (default), "f32", or "q8_0", which takes half the memory of f16,
+            and less time where reading it takes long (many threads, long contexts). Keys and values are then rounded to
+            8 bits in blocks of 32, which moves the logits of SmolLM2-135M by 0.05 to 0.09 (root mean square).
         read_mode, progress: As for Model.
 
     Raises:
         NotFoundError, CorruptError, IoError: as for Model.
-        UnsupportedError: names an architecture or tensor type that this version lacks.
+        UnsupportedError: names an architecture or tensor type that this version lacks, or a kv_type that the model's
+            heads do not fit.
         OutOfMemoryError: names the size that was refused.
         InvalidArgumentError: names a keyword and its range.
     """
@@ -181,9 +189,12 @@ class Engine:
         trace_events: int = 0,
         activation_bits: int = 16,
         profile: bool = False,
+        kv_type: str = "f16",
         read_mode: str = "map",
         progress: bool | Callable[[str, int, int], None] | None = None,
     ) -> None:
+        if kv_type not in KV_TYPES:
+            raise InvalidArgumentError(f"kv_type is {kv_type!r}, must be one of {', '.join(map(repr, KV_TYPES))}")
         options = {
             "threads": 0 if threads is None else integer("threads", threads, 1, 1024),
             "context_tokens": 0 if context_tokens is None else integer("context_tokens", context_tokens, 1, 2**31 - 1),
@@ -199,6 +210,7 @@ class Engine:
             else seconds_to_ns("inter_token_target", inter_token_target),
             "idle_spin_ns": idle_spin_ns(idle_spin),
             "trace_events": integer("trace_events", trace_events, 0, 2**24),
+            "kv_type": KV_TYPES[kv_type],
             "activation_bits": one_of("activation_bits", activation_bits, (8, 16)),
             "profile": bool(profile),
         }

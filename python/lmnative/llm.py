@@ -36,7 +36,7 @@ class LLM:
     Args:
         model: Path of a GGUF file, a known name ("smollm2-135m"), "null:" (see Model), or an open Model.
         options: Every keyword of Engine, with its defaults and errors: threads, context_tokens, kv_tokens,
-            max_sequences, prefix_cache, prefill_chunk_tokens, queue_capacity, read_mode, progress and more.
+            max_sequences, prefix_cache, prefill_chunk_tokens, queue_capacity, kv_type, read_mode, progress and more.
     """
 
     def __init__(self, model: str | os.PathLike[str] | Model, **options: Unpack[EngineOptions]) -> None:

@@ -35,6 +35,9 @@ py::dict build_info() {
 
 void bind_constants(py::module_& module) {
   module.attr("READ_MAP") = LMN_READ_MAP;
+  module.attr("KV_F16") = LMN_KV_F16;
+  module.attr("KV_F32") = LMN_KV_F32;
+  module.attr("KV_Q8_0") = LMN_KV_Q8_0;
   module.attr("READ_MAP_POPULATE") = LMN_READ_MAP_POPULATE;
   module.attr("READ_COPY") = LMN_READ_COPY;
   module.attr("DEFAULT") = LMN_DEFAULT;

@@ -27,7 +27,7 @@ FIELD(lmn_engine_options, context_tokens, 12, 4);
 FIELD(lmn_engine_options, kv_tokens, 16, 4);
 FIELD(lmn_engine_options, prefill_chunk_tokens, 20, 4);
 FIELD(lmn_engine_options, queue_capacity, 24, 4);
-FIELD(lmn_engine_options, reserved, 28, 4);
+FIELD(lmn_engine_options, kv_type, 28, 4);
 FIELD(lmn_engine_options, progress, 32, 8);
 FIELD(lmn_engine_options, progress_user, 40, 8);
 FIELD(lmn_engine_options, max_sequences, 48, 4);

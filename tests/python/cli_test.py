@@ -93,6 +93,7 @@ def test_run_streams(model_path):
         ([], "which command"),
         (["inspect"], "FILE"),
         (["run", "m", "p", "--read-mode", "x"], "read-mode"),
+        (["run", "m", "p", "--kv-type", "q4"], "kv-type"),
         (["trace", "m", "p"], "--chrome"),
         (["run", "m", "x", "--raw", "--system", "y"], "--raw"),
         (["run", "null:", "x", "--system", "y"], "--system"),

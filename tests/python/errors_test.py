@@ -124,6 +124,7 @@ ENGINES = [
     ("zero KV tokens", {"kv_tokens": 0}, "kv_tokens"),
     ("zero prefill chunk", {"prefill_chunk_tokens": 0}, "prefill_chunk_tokens"),
     ("prefill chunk too large", {"prefill_chunk_tokens": 5000}, "prefill_chunk_tokens"),
+    ("unknown KV type", {"kv_type": "q9"}, "kv_type is 'q9', must be one of 'f16', 'f32', 'q8_0'"),
     ("unknown read mode", {"read_mode": "telepathy"}, "telepathy"),
 ]
 

@@ -159,6 +159,12 @@ def _add_engine_options(parser: Parser) -> None:
         help="inputs of quantised products: 16 (default) is precise, 8 computes prompts faster (see Engine)",
     )
     add(
+        "--kv-type",
+        choices=("f16", "f32", "q8_0"),
+        default="f16",
+        help="elements of the KV cache: f16 (default), f32, or q8_0 for half the memory (8 bits, blocks of 32)",
+    )
+    add(
         "--read-mode",
         choices=("map", "populate", "copy"),
         default="map",

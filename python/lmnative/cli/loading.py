@@ -24,6 +24,7 @@ def load(options: argparse.Namespace, context_tokens: int | None = None, **more:
         options.model,
         threads=options.threads,
         context_tokens=options.context_tokens if options.context_tokens is not None else context_tokens,
+        kv_type=options.kv_type,
         read_mode=options.read_mode,
         activation_bits=options.activation_bits,
         progress=sys.stderr.isatty(),

@@ -245,10 +245,6 @@ TEST(unknown_flags_and_values) {
   engine_options.flags = 1u << 31;
   EXPECT_FAILURE(LMN_UNSUPPORTED, "flags",
                  lmn_engine_create(model.get(), &engine_options, &engine, err));
-  engine_options.flags = 0;
-  engine_options.reserved = 1;
-  EXPECT_FAILURE(LMN_UNSUPPORTED, "reserved",
-                 lmn_engine_create(model.get(), &engine_options, &engine, err));
   auto model_options = sized<lmn_model_options>();
   model_options.read_mode = 3;
   lmn_model* other = nullptr;
@@ -283,6 +279,7 @@ TEST(engine_options_out_of_range) {
       {[](lmn_engine_options* o) { o->inter_token_target_ns = UINT64_MAX; },
        "inter_token_target_ns"},
       {[](lmn_engine_options* o) { o->trace_events = (1u << 24) + 1; }, "trace_events"},
+      {[](lmn_engine_options* o) { o->kv_type = 4; }, "kv_type is 4"},
       {[](lmn_engine_options* o) { o->activation_bits = 4; }, "activation_bits"},
   };
   for (const auto& [change, word] : cases) {

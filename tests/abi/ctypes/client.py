@@ -38,7 +38,7 @@ TensorInfo = struct(
 ChatMessage = struct("lmn_chat_message", ("role", c.c_char_p), ("content", c.c_char_p), ("content_bytes", c.c_uint64))
 EngineOptions = struct(
     "lmn_engine_options", *fields(c.c_uint32, "struct_size flags"), ("threads", c.c_int32),
-    *fields(c.c_uint32, "context_tokens kv_tokens prefill_chunk_tokens queue_capacity reserved"),
+    *fields(c.c_uint32, "context_tokens kv_tokens prefill_chunk_tokens queue_capacity kv_type"),
     *fields(c.c_void_p, "progress progress_user"), *fields(c.c_uint32, "max_sequences prefix_cache"),
     *fields(c.c_uint64, "queue_tokens queue_bytes inter_token_target_ns"), ("idle_spin_ns", c.c_int64),
     *fields(c.c_uint32, "trace_events activation_bits"))  # fmt: skip

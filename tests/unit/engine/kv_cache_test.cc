@@ -37,6 +37,40 @@ TEST(a_page_holds_all_layers_side_by_side) {
   EXPECT_EQ(ledger.snapshot().total.current, 0);
 }
 
+TEST(bytes_follow_the_element_type) {
+  const KvShape shape{30, 3, 64};
+  const auto bytes = [&](DType dtype) {
+    const Result<int64_t> result = kv_bytes(shape, dtype, 4096);
+    return result.ok() ? *result : int64_t{-1};
+  };
+  EXPECT_EQ(bytes(DType::kF16), int64_t{30} * 2 * 3 * 4096 * 128);
+  EXPECT_EQ(bytes(DType::kF32), int64_t{30} * 2 * 3 * 4096 * 256);
+  EXPECT_EQ(bytes(DType::kQ8_0), int64_t{30} * 2 * 3 * 4096 * 68);  // 64 bytes and 2 float16
+  const auto refused = kv_bytes({30, 3, 80}, DType::kQ8_0, 4096);
+  ASSERT(!refused.ok());
+  EXPECT(refused.status().code() == Code::kUnsupported);
+  EXPECT(refused.status().message().find("multiple of 32") != std::string_view::npos);
+  EXPECT(refused.status().message().find("have 80") != std::string_view::npos);
+
+  FakeDevice device;
+  memory::Ledger ledger;
+  auto cache = KvCache::create(device, {2, 1, 32}, DType::kQ8_0, 96, ledger);
+  ASSERT_OK(cache);
+  EXPECT_EQ(cache->bytes(), int64_t{2} * 2 * 3 * 32 * 34);
+  const int64_t page = 32 * 34;
+  const KvLayerMemory& layer = cache->binding().layers[1];
+  EXPECT_EQ(layer.v - layer.k, page);
+  std::byte* v[3];  // pages of this array
+  for (int64_t p = 0; p < 3; ++p) {
+    v[p] = layer.v + p * cache->page_step() * page;
+    std::fill_n(v[p], page, static_cast<std::byte>(p + 1));
+  }
+  EXPECT(cache->copy_page(0, 2).ok());
+  EXPECT(cache->scrub(1).ok());
+  for (int64_t i = 0; i < page; ++i)
+    ASSERT(v[0][i] == std::byte{1} && v[1][i] == std::byte{0} && v[2][i] == std::byte{1});
+}
+
 TEST(scrub_clears_its_page_and_no_other) {
   FakeDevice device;
   memory::Ledger ledger;
