@@ -18,7 +18,10 @@ constexpr int64_t kQuantizeOperations = 3;
 // Of a rotated element: half of (a cos - b sin, a sin + b cos).
 constexpr int64_t kRotateOperations = 3;
 
-int64_t element_bytes(const KvLayer& kv) { return row_bytes(kv.dtype, 1); }
+// Of the keys and values of so many tokens.
+int64_t kv_bytes(const KvLayer& kv, int64_t tokens) {
+  return row_bytes(kv.dtype, tokens * 2 * kv.kv_heads * kv.head_dim);
+}
 
 }  // namespace
 
@@ -67,14 +70,13 @@ Cost cost(const RopeArgs& a) {
 
 Cost cost(const KvWriteArgs& a) {
   const int64_t elements = int64_t{2} * a.kv->kv_heads * a.kv->head_dim;
-  return {a.rows * (kIndex + elements * (kFloat + element_bytes(*a.kv))), 0};
+  return {a.rows * (kIndex + elements * kFloat) + kv_bytes(*a.kv, a.rows), 0};
 }
 
 Cost cost(const RopeKvWriteArgs& a) {
   const int64_t rotated_q = a.heads * a.rot_dim;
   const int64_t kv = int64_t{2} * a.kv->kv_heads * a.kv->head_dim;
-  return {a.rows * (kIndex + (a.rot_dim + 2 * rotated_q) * kFloat +
-                    kv * (kFloat + element_bytes(*a.kv))),
+  return {a.rows * (kIndex + (a.rot_dim + 2 * rotated_q + kv) * kFloat) + kv_bytes(*a.kv, a.rows),
           a.rows * (rotated_q + a.kv->kv_heads * a.rot_dim) * kRotateOperations};
 }
 
@@ -89,7 +91,7 @@ Cost cost(const AttentionArgs& a) {
     cached += context;
     pages += (context + a.kv->page_tokens - 1) / a.kv->page_tokens;
   }
-  const int64_t kv = cached * 2 * a.kv->kv_heads * head_dim * element_bytes(*a.kv);
+  const int64_t kv = kv_bytes(*a.kv, cached);
   const int64_t rows = a.rows * (2 * a.heads * head_dim * kFloat + 2 * kIndex);
   return {kv + rows + pages * kIndex, 4 * head_dim * a.heads * attended};
 }

@@ -72,6 +72,8 @@ TEST(attention_counts_from_the_positions_of_the_run) {
   kv.dtype = DType::kF32;
   a.rows = 1;
   expect_cost(cost(a), 15 * 2 * 768 + 4 + 4616, 4 * 64 * 9 * 15);
+  kv.dtype = DType::kQ8_0;  // 64 bytes and two scales a head
+  expect_cost(cost(a), 15 * 2 * 3 * 68 + 4 + 4616, 4 * 64 * 9 * 15);
   a.rows = 0;
   expect_cost(cost(a), 0, 0);
 }
@@ -97,6 +99,9 @@ TEST(what_is_looked_up_and_moved) {
   write.kv = &kv;
   // A slot; k and v of 64 floats in, of 64 halves out.
   expect_cost(cost(write), 5 * (4 + 2 * 64 * (4 + 2)), 0);
+  kv.dtype = DType::kQ8_0;
+  expect_cost(cost(write), 5 * (4 + 2 * 64 * 4 + 2 * 2 * 34), 0);
+  kv.dtype = DType::kF16;
 
   RopeKvWriteArgs both{};
   both.rows = 5;
