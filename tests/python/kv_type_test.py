@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 # Q8_0 against F16: an independent float32 forward over the same weights, with keys and values rounded to Q8_0, deviates
-# by 0.07 over the first 512 tokens of the document from one with exact ones, and chooses the same token for 96.9 % of all
-# (with F16 0.002 and all).
+# by 0.07 over the first 512 tokens of the document from one with exact ones, and chooses the same token for 96.9 % of
+# all (with F16 0.002 and all).
 RMS = 0.12
 MARGIN = 0.35  # as in golden_test.py
 BYTES = {"f16": 2 * 128, "f32": 2 * 256, "q8_0": 2 * 68}  # of a token in one layer and KV head of 64 elements
