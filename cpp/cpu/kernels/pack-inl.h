@@ -60,9 +60,20 @@ constexpr FileBlock file_block(DType type) {
 // Eight bytes at a time in a general register, the same in every byte.
 constexpr uint64_t bytes8(uint64_t byte) { return byte * 0x0101010101010101u; }
 
-// Bit `bit` of eight bytes, as the bits of one.
-LMN_INLINE uint32_t gather_bits(uint64_t bytes, int bit) {
-  return static_cast<uint32_t>((bytes >> bit & bytes8(1)) * 0x0102040810204080u >> 56);
+// Bit `bit` of each of 32 bytes.
+LMN_INLINE uint32_t gather_bits(const std::byte* p, int bit) {
+#if defined(__AVX2__)
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_slli_epi16(bytes, 7 - bit)));
+#else
+  // Byte i of eight, 0 or 1, gets to bit 56 + i of the product.
+  uint32_t bits = 0;
+  for (int i = 0; i < 32; i += 8) {
+    const uint64_t ones = read<uint64_t>(p + i) >> bit & bytes8(1);
+    bits |= static_cast<uint32_t>(ones * 0x0102040810204080u >> 56) << i;
+  }
+  return bits;
+#endif
 }
 // Swaps bits a and b (a > b) of the index of every bit of x, below kBits: bit i moves to where i's
 // bits a and b have changed places.
@@ -121,20 +132,15 @@ LMN_INLINE void canonical(const std::byte* row, int64_t b, Canonical* y) {
                       : (low >> 4 & all16(15)) | (high & all16(0xF0)));
   }
   if constexpr (kType == DType::kQ5_K) {
-    y->high[0] = 0;
-    for (int i = 0; i < 32; i += 8) y->high[0] |= gather_bits(read<uint64_t>(p + 16 + i), j) << i;
+    y->high[0] = gather_bits(p + 16, j);
   }
   if constexpr (kType == DType::kQ6_K) {
     const int half = j / 4,
               group = j % 4;  // groups 0, 1: low nibbles of 64 bytes; 2, 3: their high nibbles
     const std::byte* low = p + half * 64 + group % 2 * 32;
     const std::byte* high = p + 128 + half * 32;
-    y->high[0] = y->high[1] = 0;
-    for (int i = 0; i < 32; i += 8) {
-      const uint64_t bits = read<uint64_t>(high + i);
-      y->high[0] |= gather_bits(bits, 2 * group) << i;
-      y->high[1] |= gather_bits(bits, 2 * group + 1) << i;
-    }
+    y->high[0] = gather_bits(high, 2 * group);
+    y->high[1] = gather_bits(high, 2 * group + 1);
     const auto nibbles = [&](int i) {
       return read<uint64_t>(low + i) >> (group / 2 * 4) & bytes8(15);
     };
