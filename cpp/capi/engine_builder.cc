@@ -111,6 +111,7 @@ struct Need {
   int64_t kv = 0;
   int64_t kv_tokens = 0;
   DType kv_dtype = DType::kF16;
+  bool kv_q8_fits = false;  // the model's heads allow kv_type q8_0
   int32_t sequences = 0;
 
   Status check() const {
@@ -121,7 +122,7 @@ struct Need {
                   mebibytes(weights), mebibytes(activations), sequences, mebibytes(kv),
                   static_cast<long long>(kv_tokens), info(kv_dtype).name.data());
     return check_fits(weights + activations + kv, what,
-                      kv_dtype == DType::kQ8_0
+                      kv_dtype == DType::kQ8_0 || !kv_q8_fits
                           ? "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens"
                           : "lower kv_tokens, context_tokens, max_sequences or "
                             "prefill_chunk_tokens, or set kv_type to q8_0");
@@ -233,6 +234,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   need.sequences = sequences;
   need.kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
   need.kv_dtype = how.kv_dtype;
+  need.kv_q8_fits = kv_shape.head_dim % 32 == 0;
   LMN_ASSIGN_OR_RETURN(need.kv, engine::kv_bytes(kv_shape, how.kv_dtype, need.kv_tokens));
   LMN_ASSIGN_OR_RETURN(parts.runner, build_runner(*model, std::move(language), *parts.team, limits,
                                                   options.precise, need, *keep, progress));

@@ -42,6 +42,10 @@ CpuFeatures cpu_features() {
   return features;
 }
 #elif defined(__aarch64__)
+#ifndef HWCAP2_I8MM  // newer than some systems' headers
+#define HWCAP2_I8MM (1 << 13)
+#endif
+
 CpuFeatures cpu_features() {
   CpuFeatures features;
   const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);

@@ -64,8 +64,9 @@ typedef struct lmn_engine_options {
   uint32_t trace_events; /* spans kept for lmn_engine_trace_get, up to 2^24; 0: no trace */
   /* What quantised weights are multiplied with. 16 (0: 16): inputs rounded to 16 bits, which moves
    * logits by less than 0.002. 8: to 8 bits, as llama.cpp does, which moves them by about 0.1 and
-   * computes prompts and batches up to 1.7 times as fast where the CPU multiplies bytes (VNNI,
-   * i8mm; 4-bit weights on any). The output layer keeps 16. Other weights are not affected. */
+   * computes prompts and batches up to 1.7 times as fast: with 4-bit weights on any CPU, 5-bit ones
+   * with AVX2 too, and 8-bit ones with VNNI or dotprod. Weights of Q6_K and the output layer keep
+   * 16; float weights are not affected. */
   uint32_t activation_bits;
 } lmn_engine_options;
 
@@ -339,9 +340,9 @@ typedef struct lmn_profile_entry {
 
 /* Entries by (buffer, capacity, count), see tokenizer.h: for each kind of step the operators of the
  * model, before them "team" "start" (setting the other threads going); then "engine" "schedule",
- * "prepare", "run", "sample" and "deliver", of which "run" holds all of the entries before. The
- * time of an operator is run_ns + wait_ns. Each figure is exact; together they are not one moment.
- * LMN_UNSUPPORTED without LMN_ENGINE_PROFILE. */
+ * "prepare", "run", "sample" and "deliver", of which "run" holds "team" "start" and all operators.
+ * The time of an operator is run_ns + wait_ns. Each figure is exact; together they are not one
+ * moment. LMN_UNSUPPORTED without LMN_ENGINE_PROFILE. */
 LMN_API lmn_status lmn_engine_profile_get(const lmn_engine *engine, lmn_profile_entry *entries,
                                           size_t capacity, size_t *count, lmn_error **err);
 

@@ -11,7 +11,7 @@ from lmnative._record import Record
 from lmnative.errors import InvalidArgumentError, QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.request import Request
-from lmnative.sampling import integer, number, one_of, request_options, seconds_to_ns, tristate
+from lmnative.sampling import boolean, integer, number, one_of, request_options, seconds_to_ns, tristate
 from lmnative.tokenizer import Tokenizer
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
@@ -155,8 +155,8 @@ class Engine:
         trace_events: Spans kept for `trace`, up to 2**24; 40 bytes each. Default 0: no trace.
         activation_bits: What quantised weights are multiplied with. 16 (default): inputs rounded to 16 bits, which
             moves logits by less than 0.002. 8: to 8 bits, as llama.cpp does, which moves them by about 0.1 and computes
-            prompts and batches up to 1.7 times as fast where the CPU multiplies bytes (VNNI, i8mm; 4-bit weights on
-            any). The output layer keeps 16.
+            prompts and batches up to 1.7 times as fast: with 4-bit weights on any CPU, 5-bit ones with AVX2 too, and
+            8-bit ones with VNNI or dotprod. Weights of Q6_K and the output layer keep 16.
         profile: True: keep what `profile()` tells; a step takes about 1 % longer. Default False.
         kv_type: Element type of the KV cache: "f16" (default), "f32", or "q8_0", which takes half the memory of f16,
             and less time where reading it takes long (many threads, long contexts). Keys and values are then rounded to
@@ -193,6 +193,8 @@ class Engine:
         read_mode: str = "map",
         progress: bool | Callable[[str, int, int], None] | None = None,
     ) -> None:
+        if not isinstance(kv_type, str):
+            raise TypeError(f"kv_type must be a str, not {type(kv_type).__name__}")
         if kv_type not in KV_TYPES:
             raise InvalidArgumentError(f"kv_type is {kv_type!r}, must be one of {', '.join(map(repr, KV_TYPES))}")
         options = {
@@ -212,7 +214,7 @@ class Engine:
             "trace_events": integer("trace_events", trace_events, 0, 2**24),
             "kv_type": KV_TYPES[kv_type],
             "activation_bits": one_of("activation_bits", activation_bits, (8, 16)),
-            "profile": bool(profile),
+            "profile": boolean("profile", profile),
         }
         self.model: Model = model if isinstance(model, Model) else Model(model, read_mode=read_mode, progress=progress)
         """The open model file."""
@@ -353,7 +355,7 @@ class Engine:
     def profile(self) -> list[ProfileEntry]:
         """Where the time of steps went: for each kind of step the operators of the model in their order, before them
         "team" "start" (setting the other threads going), then "engine" "schedule", "prepare", "run", "sample" and
-        "deliver", of which "run" holds all of the entries before. The time of an operator is run_ns + wait_ns. Each
+        "deliver", of which "run" holds "team" "start" and all operators. An operator takes run_ns + wait_ns. Each
         figure is exact; together they are not one moment. UnsupportedError if `profile` was off."""
         names = ProfileEntry.__slots__
         return [ProfileEntry(**dict(zip(names, entry, strict=True))) for entry in self._handle.profile()]

@@ -86,9 +86,10 @@ def positive(name: str, value: object) -> float:
 
 
 def boolean(name: str, value: object) -> bool:
-    """`value`, which must be a bool: other libraries take a number under this name, and it means something else."""
+    """`value`, which must be a bool: other libraries take a number for logprobs, and it means something else."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, not {type(value).__name__}; top_logprobs takes a number")
+        hint = "; top_logprobs takes a number" if name == "logprobs" else ""
+        raise TypeError(f"{name} must be True or False, not {type(value).__name__}{hint}")
     return value
 
 

@@ -145,13 +145,13 @@ struct ChunkFinder {
 };
 
 // Adds the sums of a query over later tokens to those over earlier ones.
-LMN_NOINLINE void merge(const Sums& whole, const Sums& later, int64_t query, int64_t from,
-                        int64_t width, bool first) {
+LMN_NOINLINE void merge(const Sums& whole, const Sums& later, int64_t query, int64_t width,
+                        bool first) {
   float* acc = whole.acc + query * width;
   float* totals = whole.totals + query * kLanes;
-  const float* later_acc = later.acc + from * width;
-  const float* later_totals = later.totals + from * kLanes;
-  const float x = later.largest[from];
+  const float* later_acc = later.acc + query * width;
+  const float* later_totals = later.totals + query * kLanes;
+  const float x = later.largest[query];
   if (first) {
     whole.largest[query] = x;
     store(totals, load(later_totals));
@@ -271,7 +271,7 @@ void attend_tile(const ops::AttentionArgs& a, const Tile& t, const AttentionScra
   for (int64_t begin = 0; begin <= last; begin += split) {
     attend(a, t, begin, begin + split, s);
     for (int64_t i = 0; i < t.queries(); ++i) {
-      if (positions[i / t.heads] >= begin) merge(s.whole, s.split, i, i, s.width, begin == 0);
+      if (positions[i / t.heads] >= begin) merge(s.whole, s.split, i, s.width, begin == 0);
     }
   }
   write_outputs(a, t, s);
@@ -287,14 +287,14 @@ void attend_shared(const ops::AttentionArgs& a, const Tile& t, int64_t first, in
   for (int64_t i = first; i < end; ++i) {
     attend(a, t, i * split, (i + 1) * split, s);
     const Sums stored(shared.sums + i * stride, t.heads, s.width);
-    for (int64_t h = 0; h < t.heads; ++h) merge(stored, s.split, h, h, s.width, true);
+    for (int64_t h = 0; h < t.heads; ++h) merge(stored, s.split, h, s.width, true);
   }
   // Each worker's release makes its sums visible to the one that acquires the last count.
   if (__atomic_add_fetch(shared.finished, 1u, __ATOMIC_ACQ_REL) != workers) return;
   __atomic_store_n(shared.finished, 0u, __ATOMIC_RELAXED);  // whoever adds next is past a barrier
   for (int64_t i = 0; i < splits; ++i) {
     const Sums stored(shared.sums + i * stride, t.heads, s.width);
-    for (int64_t h = 0; h < t.heads; ++h) merge(s.whole, stored, h, h, s.width, i == 0);
+    for (int64_t h = 0; h < t.heads; ++h) merge(s.whole, stored, h, s.width, i == 0);
   }
   write_outputs(a, t, s);
 }

@@ -46,7 +46,7 @@ struct PackTask {
   DType input_type;
   int64_t columns;
   const std::byte* rows;  // first row of the panel, rows one after the other, any alignment
-  int64_t valid;          // how many of the lanes exist; the others become zero
+  int64_t valid;          // how many of the lanes exist; the others repeat the last
   std::byte* panel;
 };
 

@@ -60,21 +60,6 @@ constexpr FileBlock file_block(DType type) {
 // Eight bytes at a time in a general register, the same in every byte.
 constexpr uint64_t bytes8(uint64_t byte) { return byte * 0x0101010101010101u; }
 
-// Bit `bit` of each of 32 bytes.
-LMN_INLINE uint32_t gather_bits(const std::byte* p, int bit) {
-#if defined(__AVX2__)
-  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_slli_epi16(bytes, 7 - bit)));
-#else
-  // Byte i of eight, 0 or 1, gets to bit 56 + i of the product.
-  uint32_t bits = 0;
-  for (int i = 0; i < 32; i += 8) {
-    const uint64_t ones = read<uint64_t>(p + i) >> bit & bytes8(1);
-    bits |= static_cast<uint32_t>(ones * 0x0102040810204080u >> 56) << i;
-  }
-  return bits;
-#endif
-}
 // Swaps bits a and b (a > b) of the index of every bit of x, below kBits: bit i moves to where i's
 // bits a and b have changed places.
 template <int kA, int kB, int kBits>
@@ -233,7 +218,7 @@ struct EightRows {
 
 // Fetches the rows of the panel after this one while this one is packed: they lie behind each
 // other, but eight short rows at a time are no stream that the processor sees. Where no such panel
-// follows, nothing is read.
+// follows, other bytes are fetched: of whatever lies there, and none past the mapping.
 class NextPanel {
  public:
   LMN_INLINE explicit NextPanel(const std::byte* begin) : p_(begin) {}

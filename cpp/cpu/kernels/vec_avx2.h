@@ -8,11 +8,12 @@
 //   load/store    unaligned; the _n forms touch only the first n lanes and read zero elsewhere
 //   fma(a, b, c)  a * b + c, rounded once where the set can
 //   max/min       return the second operand when either is a NaN
-//   Nibbles8, Nibbles16, Fives16, Sixes16, Bytes16 (and Fives8, Bytes8 where there is a byte dot
-//   product): how the integers of panel_layout.h, of kBits each, are multiplied.
+//   Nibbles8, Nibbles16, Fives16, Sixes16, Bytes16 (and Fives8, Bytes8 where LMN_BYTE_DOT has
+//   them): how the integers of panel_layout.h, of kBits each, are multiplied.
 //     A block has kSteps steps; unpack() makes the kVectors operands of one; column(step, vector)
 //     is the first column of an operand; dot() adds the products with that many columns of an
-//     activation row; finish() is the int32.
+//     activation row; finish() is the int32. Or a layout has kBringsSums, and sums<part, parts>()
+//     makes the sums of a part of a block for all rows of a tile.
 
 constexpr int kLanes = 8;
 constexpr bool kTallTile =

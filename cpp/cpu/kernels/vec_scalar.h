@@ -270,3 +270,10 @@ LMN_INLINE void transpose_words(const std::byte* const (&rows)[8], int64_t offse
       __builtin_memcpy(y + run * stride + 2 * i, rows[i] + offset + 2 * run, 2);
   }
 }
+
+// Bit `bit` of each of 32 bytes.
+LMN_INLINE uint32_t gather_bits(const std::byte* p, int bit) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 32; ++i) bits |= (static_cast<uint32_t>(p[i]) >> bit & 1) << i;
+  return bits;
+}

@@ -21,6 +21,7 @@ from lmnative import _lmnative
 from lmnative._progress import BAR_DELAY_SECONDS
 from lmnative.cli import UsageError, profile
 from lmnative.cli.loading import load, peak_rss_bytes
+from lmnative.engine import ProfileEntry
 from lmnative.llm import LLM
 from lmnative.results import Usage
 
@@ -73,10 +74,10 @@ def _profile(options: argparse.Namespace) -> dict[str, object]:
     with llm:
         with _bar(llm, options, "measuring", runs=options.runs + 1):
             _measure(llm, options)  # once to warm up
-            before = llm.profile()
+            before = _counted(llm)
             for _ in range(options.runs):
                 _measure(llm, options)
-            after = llm.profile()
+            after = _counted(llm)
         stats = llm.stats()
     limit = profile.read_limit(stats["threads"])
     return {
@@ -84,6 +85,17 @@ def _profile(options: argparse.Namespace) -> dict[str, object]:
         "read_gb_s": limit / 1e9,
         **profile.report(before, after, limit),
     }
+
+
+def _counted(llm: LLM) -> list[ProfileEntry]:
+    """The profile once it has the last step, which the engine counts after it has handed out the tokens."""
+    deadline = time.monotonic() + 1
+    while True:
+        entries = llm.profile()
+        counted = sum(entry.calls for entry in entries if (entry.op, entry.name) == ("engine", "deliver"))
+        if counted == llm.stats()["steps"] or time.monotonic() > deadline:
+            return entries
+        time.sleep(0.001)
 
 
 def _load(options: argparse.Namespace, **engine: object) -> tuple[LLM, float]:
