@@ -11,6 +11,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/files.h"
@@ -37,13 +38,16 @@ bool same(const MappedFile& file, const std::string& bytes) {
   return got.size() == bytes.size() && std::memcmp(got.data(), bytes.data(), bytes.size()) == 0;
 }
 
-// Memory of this process that is file pages.
+// Memory of this process that is file pages. Those of files on a tmpfs count as shared memory.
 int64_t resident_file_kib() {
+  int64_t kib = 0;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.rfind("RssFile:", 0) == 0) return std::stoll(line.substr(8));
+    for (const std::string_view field : {"RssFile:", "RssShmem:"}) {
+      if (line.rfind(field, 0) == 0) kib += std::stoll(line.substr(field.size()));
+    }
   }
-  return -1;
+  return kib;
 }
 
 int open_descriptors() {
