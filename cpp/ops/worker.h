@@ -16,8 +16,8 @@ struct Worker {
   int parts = 1;  // parts == 1 with several workers: every worker does all of it, into its own copy
   std::byte* scratch = nullptr;  // this worker's own, KernelTable::scratch_bytes, 64-byte aligned
   // Common to the workers of the team: KernelTable::shared_bytes, 64-byte aligned, all zero before
-  // the first kernel of all runs and then the kernels' own. Null: there is none, and they do
-  // without.
+  // the first kernel of all runs and then the kernels' own: attention's, and between two of these
+  // the team waits (plan/barriers.h). Null: there is none, and they do without.
   std::byte* shared = nullptr;
 };
 

@@ -16,7 +16,7 @@ bool conflict(const Layout& layout, const std::vector<bool>& own_copy, const Acc
     return a.begin < b.end && b.begin < a.end;
   }
   if (a.buffer < 0 || b.buffer < 0)
-    return false;  // a cache and something else, or caches of two layers
+    return false;  // a cache or shared memory and something else, or caches of two layers
   return share_bytes(layout.buffers[static_cast<size_t>(a.buffer)].interval,
                      layout.buffers[static_cast<size_t>(b.buffer)].interval);
 }
@@ -44,6 +44,7 @@ std::vector<std::vector<Access>> find_accesses(const graph::Graph& graph, const 
     };
     for (graph::ValueId id : node.inputs) add(id, false);
     for (graph::ValueId id : node.outputs) add(id, true);
+    if (node.op == graph::Op::kAttention) accesses.push_back({kSharedMemory, 0, 1, true});
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "graph/graph.h"
@@ -18,14 +19,19 @@
 
 namespace lmn::plan {
 
+// Buffer that stands for ops::Worker::shared: kernels of two stages never use it side by side.
+inline constexpr int kSharedMemory = std::numeric_limits<int>::min();
+
 struct Access {
-  int buffer = 0;              // index into Layout::buffers; -1 - layer for a layer of the KV cache
+  // Index into Layout::buffers; -1 - layer for a layer of the KV cache; kSharedMemory.
+  int buffer = 0;
   int64_t begin = 0, end = 0;  // columns
   bool write = false;
 };
 
-// What every stage reads and writes, besides constants and inputs, which nobody writes. `kv_layer`
-// is of every value: the layer whose cache it is, or -1.
+// What every stage reads and writes, besides constants and inputs, which nobody writes: values,
+// caches, and for attention the shared memory of the workers. `kv_layer` is of every value: the
+// layer whose cache it is, or -1.
 std::vector<std::vector<Access>> find_accesses(const graph::Graph& graph, const Layout& layout,
                                                const std::vector<int>& kv_layer);
 

@@ -234,6 +234,21 @@ TEST(a_team_does_not_wait_between_changes_of_different_columns) {
   EXPECT_EQ(waits(*merged, false), std::string("2 4 5"));
 }
 
+// Their workers combine partial sums in the same memory, though no value connects the two.
+TEST(a_team_waits_between_independent_attentions) {
+  Builder b;
+  const ValueId q = b.input("q", tensor(DType::kF32, {"tokens", 64}));
+  const ValueId positions = b.input("positions", tensor(DType::kI32, {"tokens"}));
+  const ValueId sequences = b.input("sequence_index", tensor(DType::kI32, {"tokens"}));
+  const ValueId tables = b.input("block_tables", tensor(DType::kI32, {"sequences", "pages"}));
+  for (const std::string layer : {"0", "1", "2"}) {
+    const ValueId kv = b.input("kv." + layer, kv_cache(2, 16));
+    b.output(b.attention(q, kv, positions, sequences, tables, 4, 0.25f, "attention"), layer);
+  }
+  const Graph graph = finish(b);
+  for (const bool few_rows : {false, true}) EXPECT_EQ(waits(graph, few_rows), std::string("1 2"));
+}
+
 TEST(a_layer_of_llama_takes_six_barriers) {
   AttentionBlock block;
   Builder& b = block.b;
