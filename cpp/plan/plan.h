@@ -50,8 +50,9 @@ struct PlanOptions {
   // Called once with the bytes of packed weights and of the arena, before they are allocated: an
   // error ends the build. May be null.
   std::function<Status(int64_t packed, int64_t arena)> before_allocation;
-  // Called by any member of the team when it begins a tensor of the file: an error ends the build
-  // (the file changed). May be null.
+  // Called before any part of a tensor of the file is read, once for every part (about 2 MiB when
+  // packed): by all members of the team, several at once. An error ends the build (the file
+  // changed, somebody cancelled); of several, the first is kept. May be null.
   std::function<Status(const TensorView& tensor)> before_read;
   // What happens to bytes of the file, told by any member of the team, a few megabytes at a time.
   // May be null.

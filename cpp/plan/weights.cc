@@ -141,7 +141,7 @@ class Weights::Loading {
       if (i >= slices_.size()) return;
       if (i + kSlicesAhead < slices_.size()) tell(slices_[i + kSlicesAhead], FileUse::kSoon);
       const Slice& slice = slices_[i];
-      if (slice.part == 0 && !begin(*slice.matrix)) return;
+      if (!begin(*slice.matrix)) return;
       pack(slice, index);
       tell(slice, FileUse::kOver);
       const int64_t bytes = slice.matrix->packed.bytes / slice.parts;
@@ -162,6 +162,8 @@ class Weights::Loading {
   }
 
  private:
+  // For every slice: members read other slices of the matrix at the same time, and none may begin
+  // on the strength of a check that another has yet to make.
   bool begin(const Matrix& matrix) {
     for (const graph::Piece& piece : matrix.constant->pieces) {
       Status status = before_read(options_, piece);

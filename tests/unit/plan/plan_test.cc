@@ -5,7 +5,9 @@
 #include "plan/plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -241,6 +243,32 @@ TEST(a_file_that_changed_ends_the_build) {
   expect_error(plan::Plan::build(small_graph(&file), device, *team, options), Code::kIo,
                "out.weight: the file has changed");
   EXPECT_EQ(device.allocated, size_t{0});
+}
+
+// In a matrix of 6 slices, after 3 of them, for all members at once.
+TEST(a_file_that_changes_inside_a_matrix_ends_the_build) {
+  constexpr int64_t kRows = 6144, kColumns = 512;
+  for (const int threads : {1, 3}) {
+    File file;
+    Builder b;
+    const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", kColumns}));
+    const Piece weight = file.floats("w", {kRows, kColumns}, 0, 0);
+    b.output(b.linear(x, b.constant(weight), kNone, false, "out"), "y");
+    std::atomic<int> calls{0};
+    std::latch everybody(threads);
+    plan::PlanOptions options = plan_options(1);
+    options.before_read = [&](const TensorView&) {
+      if (++calls <= 3) return Status();
+      everybody.arrive_and_wait();
+      return error(Code::kIo, "the file has changed");
+    };
+    HostDevice device;
+    auto team = make_team(threads);
+    expect_error(plan::Plan::build(finish(b), device, *team, options), Code::kIo,
+                 "w: the file has changed");
+    EXPECT_EQ(calls.load(), 3 + threads);  // whoever fails takes no other slice
+    EXPECT_EQ(device.allocated, size_t{0});
+  }
 }
 
 TEST(memory_can_be_refused_before_it_is_asked_for) {
