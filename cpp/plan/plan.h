@@ -54,8 +54,10 @@ struct PlanOptions {
   // packed): by all members of the team, several at once. An error ends the build (the file
   // changed, somebody cancelled); of several, the first is kept. May be null.
   std::function<Status(const TensorView& tensor)> before_read;
-  // What happens to bytes of the file, told by any member of the team, a few megabytes at a time.
-  // May be null.
+  // What happens to bytes of the file. Members of the team, several at once, tell of a matrix a few
+  // megabytes at a time; the building thread tells of whole vectors, and at the end, when nobody
+  // reads any more, once more that each whole matrix is over: parts leave the pages that they
+  // share. So kOver comes twice for a byte of a matrix. May be null.
   std::function<void(std::span<const std::byte> bytes, FileUse use)> file_use;
   // Bytes of weights packed so far, and of all. Called by the building thread. May be null.
   std::function<void(int64_t done, int64_t total)> progress;
