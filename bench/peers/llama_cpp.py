@@ -65,6 +65,9 @@ class Session:
         params.n_batch = params.n_ubatch = BATCH
         params.n_threads = params.n_threads_batch = threads
         self.context = api.llama_init_from_model(self.model, params)
+        if not self.context:
+            api.llama_model_free(self.model)
+            raise RuntimeError(f"llama.cpp makes no context of {params.n_ctx} tokens for {path}")
         self.vocab = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
         self.memory = api.llama_get_memory(self.context)
         self._batch = api.llama_batch_init(max(BATCH, sequences), 0, 1)

@@ -21,6 +21,7 @@ import contenders  # noqa: E402
 import harness  # noqa: E402
 from models import files, k_quants, mixes, requantize, synthetic  # noqa: E402
 from models.catalogue import Catalogue  # noqa: E402
+from peers import llama_cpp  # noqa: E402
 from suites import language_model  # noqa: E402
 
 TINY = synthetic.Shape("tiny", "qwen2", 3, 288, 512, 9, 3, 32, 49280, 1024, 1e4, 1e-5, qkv_bias=True)
@@ -227,6 +228,25 @@ def test_wrong_answers_are_no_results():
     contenders.check_against(SimpleNamespace(first_token=lambda: 99), ours, "token")
     with pytest.raises(harness.CheckFailed, match="first token is 3"):
         contenders.check_against(SimpleNamespace(first_token=lambda: 3), ours, "token")
+
+
+@pytest.mark.parametrize("model, reason, freed", [(0, "does not read", []), (7, "no context of 512 tokens", [7])])
+def test_llama_cpp_without_a_model_or_a_context_says_so(monkeypatch, model, reason, freed):
+    models_freed = []
+    api = SimpleNamespace(
+        llama_log_callback=lambda function: function,
+        llama_log_set=lambda *_: None,
+        llama_backend_init=lambda: None,
+        llama_model_default_params=lambda: None,
+        llama_model_load_from_file=lambda *_: model,
+        llama_context_default_params=SimpleNamespace,
+        llama_init_from_model=lambda *_: None,
+        llama_model_free=models_freed.append,
+    )
+    monkeypatch.setitem(sys.modules, "llama_cpp", api)
+    with pytest.raises(RuntimeError, match=reason):
+        llama_cpp.Session("a.gguf", 1, 300)
+    assert models_freed == freed
 
 
 @pytest.fixture
