@@ -28,6 +28,7 @@ from models.catalogue import FILE_TYPES
 REST = 256  # tokens of a held prompt that may be computed again: less than that lies in pages that are not full
 OFFSET_FREE_RMS = 0.25  # of the top-20 logits between contenders that quantise activations differently
 KV_BYTES = 2  # an element of the cache is F16
+FLOAT_TYPES = ("f16", "bf16", "f32")  # weights that are multiplied as floats, whatever activation_bits says
 
 
 class Session:
@@ -116,20 +117,28 @@ class Cost:
 
     def __init__(self, model: lmnative.Model):
         self.bytes = 0  # of weights that a step reads
-        self.macs = 0  # multiply-adds a token that is sampled
-        head = 0
+        self._matrices: list[tuple[int, bool, bool]] = []  # multiply-adds a token, of floats?, the output layer?
         names = {t.name for t in model.tensors}
         for tensor in model.tensors:
             if len(tensor.shape) < 2 or (tensor.name == "token_embd.weight" and "output.weight" in names):
                 continue
             products = int(np.prod(tensor.shape))
             self.bytes += tensor.bytes
-            self.macs += products
-            if not tensor.name.startswith("blk."):
-                head += products
-        self.macs_without_logits = self.macs - head  # a token of a prompt
+            self._matrices.append((products, tensor.type in FLOAT_TYPES, not tensor.name.startswith("blk.")))
+        self.macs = sum(products for products, _, _ in self._matrices)  # multiply-adds a token that is sampled
+        self.macs_without_logits = sum(products for products, _, is_output in self._matrices if not is_output)
         info = model.info
         self.kv_bytes = info.layer_count * info.head_count_kv * info.head_dim * 2 * KV_BYTES  # a token of context
+
+    def float_macs(self, activation_bits: int = 16, logits: bool = True) -> float:
+        """Multiply-adds of floats that take as long as those of a token. One vector instruction does twice as many of
+        16-bit integers (madd_epi16, dpwssd) and four times as many of bytes (maddubs, dpbusd); the output layer, which
+        a token without `logits` skips, is always of 16 bits."""
+        total = 0.0
+        for products, is_float, is_output in self._matrices:
+            if logits or not is_output:
+                total += products / (1 if is_float else 4 if activation_bits == 8 and not is_output else 2)
+        return total
 
 
 def main_type(model: lmnative.Model) -> str:

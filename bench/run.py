@@ -44,7 +44,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--peers", action="store_true", help="measure installed peers in the same run")
     parser.add_argument("--quick", action="store_true", help="about a minute for each suite")
     parser.add_argument(
-        "--only", action="append", metavar="GLOB", help="only results of such names, the unusual included"
+        "--only",
+        action="append",
+        metavar="GLOB",
+        help="only results of such names, the unusual included; prefill.512.*.a8 are those with activation_bits=8, "
+        "of quantised weights",
     )
     parser.add_argument("--threads", type=int, default=0, help="threads of every contender (default: usable CPUs)")
     parser.add_argument("--model", help="measure this GGUF file or known model alone (default: the known types)")

@@ -3,13 +3,14 @@
 
     decode.b1.LABEL         one sequence after a prompt of 32 tokens
     prefill.512.LABEL       a prompt of 512 tokens to the first token
-    prefill.512.LABEL.a8    the same with activation_bits=8, which is how llama.cpp computes
+    prefill.512.LABEL.a8    the same of quantised weights with activation_bits=8, which is how llama.cpp computes
     decode.bN.LABEL         N sequences of 32 tokens and more, tokens of all together
     decode.ctxN.LABEL       one sequence whose context ends at N tokens
 
 LABEL is of models/catalogue.py. Floors: a decode step reads every weight once, and the cache of its sequences, so
-bytes over bandwidth; products are done with 16-bit integers, at twice the float rate of the probe: the limit of a
-prefill, and of a step of many sequences where it is the lower one.
+bytes over bandwidth; products are done at the float rate of the probe with weights that are floats, at twice that with
+16-bit integers, at four times with bytes (.a8): the limit of a prefill, and of a step of many sequences where it is the
+lower one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def names(context: harness.Context, suite: str) -> Iterator[tuple[str, str, int]
         small, large = SMALL, LARGE
     usual = {"decode": small + large, "prefill": small}.get(suite, small[:1])
     for label in small + large:
-        activation_bits = (16,) if label == "f16" else (16, 8)  # of a prefill
+        is_float = label.rpartition(".")[2] in contenders.FLOAT_TYPES
+        activation_bits = (16,) if is_float else (16, 8)  # of a prefill
         sizes = {"batch": BATCHES, "long": CONTEXTS, "prefill": activation_bits}.get(suite, (1,))
         for n in sizes:
             name = {
@@ -102,15 +104,22 @@ class Match:
             contenders.check_against(session, logits, f"{name} of {peer}", self.tolerances[peer])
 
     def measure(
-        self, name: str, runs: dict[str, Callable[[], float]], rounds: int, tokens: int, read: float, macs: int
+        self,
+        name: str,
+        runs: dict[str, Callable[[], float]],
+        rounds: int,
+        tokens: int,
+        read: float,
+        macs: int,
+        float_macs: float,
     ) -> None:
-        """`runs` give seconds of `tokens` tokens, each of which reads `read` bytes and does `macs` products. Shared
-        machines change: the limit is the better one of before and after."""
+        """`runs` give seconds of `tokens` tokens, each of which reads `read` bytes and does `macs` products, which take
+        as long as `float_macs` of floats. Shared machines change: the limit is the better one of before and after."""
         before = self.context.probe()
         seconds = harness.alternate(runs, rounds)
         after = self.context.probe()
         gb_s, gflop_s = (max(before[key], after[key]) for key in ("read_gb_s", "fma_gflop_s"))
-        floor = min(gb_s * 1e9 / read, gflop_s * 1e9 / macs)  # 2 operations each, at twice the float rate
+        floor = min(gb_s * 1e9 / read, gflop_s * 1e9 / 2 / float_macs)  # 2 operations each
         samples = {who: [tokens / s for s in values] for who, values in seconds.items()}
         rate = statistics.median(samples["lmnative"])
         figures = {
@@ -155,7 +164,9 @@ def decode(context: harness.Context, label: str, results: list[tuple[str, int]])
             match.check(prompt, name)
             tokens = steps_of(match.ours, context, prompt)
             runs = {who: lambda s=s, n=tokens: s.decode_seconds(prompt, n) for who, s in match.everybody().items()}
-            match.measure(name, runs, 3 if context.quick else 7, tokens, match.cost.bytes, match.cost.macs)
+            cost = match.cost
+            rounds = 3 if context.quick else 7
+            match.measure(name, runs, rounds, tokens, cost.bytes, cost.macs, cost.float_macs())
     finally:
         match.close()
 
@@ -171,7 +182,8 @@ def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]
             match.check(prompt, name)
             cost = match.cost
             rounds = 2 if context.quick else 7
-            match.measure(name, runs, rounds, PREFILL, cost.bytes / PREFILL, cost.macs_without_logits)
+            macs, float_macs = cost.macs_without_logits, cost.float_macs(activation_bits, logits=False)
+            match.measure(name, runs, rounds, PREFILL, cost.bytes / PREFILL, macs, float_macs)
         finally:
             match.close()
 
@@ -192,7 +204,7 @@ def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) 
             runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
             cost = match.cost
             read = cost.bytes / n + cost.kv_bytes * (PROMPT + tokens / 2)
-            match.measure(name, runs, 2 if context.quick else 5, n * tokens, read, cost.macs)
+            match.measure(name, runs, 2 if context.quick else 5, n * tokens, read, cost.macs, cost.float_macs())
     finally:
         match.close()
 
@@ -207,7 +219,8 @@ def long(context: harness.Context, label: str, results: list[tuple[str, int]]) -
                 session.hold([prompt])
             match.check(prompt, name)
             runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
-            read = match.cost.bytes + match.cost.kv_bytes * (n - tokens / 2)
-            match.measure(name, runs, 3 if context.quick else 5, tokens, read, match.cost.macs)
+            cost = match.cost
+            read = cost.bytes + cost.kv_bytes * (n - tokens / 2)
+            match.measure(name, runs, 3 if context.quick else 5, tokens, read, cost.macs, cost.float_macs())
     finally:
         match.close()

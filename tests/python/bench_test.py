@@ -198,9 +198,39 @@ def test_every_suite_reports_what_its_names_say(context, model_path, tmp_path, m
     assert single["bytes_per_token"] == weights
     assert single["floor"] == pytest.approx(30e9 / weights)
     assert single["gop_s"] == pytest.approx(2 * macs * single["value"] / 1e9, abs=0.06)
+    floats = sum(t.rows * t.columns for t in synthetic.tensors(TINY, "q4_k_m") if t.rows and t.name.startswith("blk."))
+    for name, rate in (("prefill.512.q4_k_m", 2), ("prefill.512.q4_k_m.a8", 4)):
+        assert by_name[name]["floor"] == pytest.approx(rate * 100e9 / floats)
     kv = TINY.layers * TINY.kv_heads * TINY.head_dim * 2 * 2  # keys and values, two bytes each
     assert by_name["decode.b2.q4_k_m"]["bytes_per_token"] == weights / 2 + kv * (32 + 8)
     assert by_name["decode.ctx500.q4_k_m"]["bytes_per_token"] == weights + kv * (500 - 16)
+
+
+def of_model(monkeypatch, context, kinds: dict[str, str]) -> contenders.Cost:
+    """The cost of a model of 32 x 64 matrices, by name, which `context` measures."""
+    made = [SimpleNamespace(name=f"{n}.weight", type=t, shape=(32, 64), bytes=2048) for n, t in kinds.items()]
+    info = SimpleNamespace(layer_count=1, head_count_kv=1, head_dim=1)
+    model = SimpleNamespace(tensors=made, metadata={}, info=info)
+    monkeypatch.setattr(lmnative, "Model", lambda path: model)
+    context.model = "made.gguf"
+    return contenders.Cost(model)
+
+
+def test_integer_products_are_counted_at_their_rate(monkeypatch, context):
+    one = 32 * 64
+    cost = of_model(monkeypatch, context, {"token_embd": "q8_0", "blk.0.attn_q": "q4_1", "blk.0.ffn_up": "f16"})
+    assert (cost.macs, cost.macs_without_logits) == (3 * one, 2 * one)
+    assert cost.float_macs() == one / 2 + one / 2 + one
+    assert cost.float_macs(8) == one / 2 + one / 4 + one  # the output layer keeps 16 bits
+    assert cost.float_macs(16, logits=False) == one / 2 + one
+    assert cost.float_macs(8, logits=False) == one / 4 + one
+
+
+@pytest.mark.parametrize("kind, is_float", [("q4_1", False), ("f16", True), ("bf16", True), ("f32", True)])
+def test_inputs_of_8_bits_are_measured_with_quantised_weights(monkeypatch, context, kind, is_float):
+    of_model(monkeypatch, context, {"blk.0.attn_q": kind})
+    names = [name for name, _, _ in language_model.names(context, "prefill")]
+    assert names == [f"prefill.512.{kind}"] + ([] if is_float else [f"prefill.512.{kind}.a8"])
 
 
 def test_only_picks_results_and_reaches_unusual_ones(context):
