@@ -153,16 +153,41 @@ def percentile(values: list[float], percent: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-def alternate(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Runs every contender once to warm up, then `rounds` times in turn; returns each one's measurements."""
-    for run in contenders.values():
-        run()
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
+Drop = Callable[[str, str], None]  # takes a peer that failed, and the reason
+
+
+def attempt(name: str, run: Callable[[], float | None], drop: Drop | None) -> float | None:
+    """run(), or None and drop(name, reason) where a peer fails: whatever another project raises costs its own figures
+    only. Our failures end the run, and so do wrong answers."""
+    try:
+        return run()
+    except CheckFailed:
+        raise
+    except Exception as error:
+        if drop is None or name == "lmnative":
+            raise
+        drop(name, str(error) or type(error).__name__)
+        return None
+
+
+def alternate(
+    contenders: dict[str, Callable[[], float]], rounds: int, drop: Drop | None = None
+) -> dict[str, list[float]]:
+    """Runs every contender once to warm up, then `rounds` times in turn; returns each one's measurements. With `drop`,
+    one that fails and is not ours has none."""
+    samples: dict[str, list[float]] = {}
+    for name, run in contenders.items():
+        if attempt(name, run, drop) is not None:
+            samples[name] = []
     for i in range(rounds):
-        order = list(contenders) if i % 2 == 0 else list(reversed(contenders))
+        order = list(samples) if i % 2 == 0 else list(reversed(samples))
         for name in order:
-            time.sleep(PAUSE_S if len(contenders) > 1 else 0)
-            samples[name].append(contenders[name]())
+            time.sleep(PAUSE_S if len(samples) > 1 else 0)
+            measured = attempt(name, contenders[name], drop)
+            if measured is None:
+                del samples[name]
+            else:
+                samples[name].append(measured)
     return samples
 
 

@@ -15,8 +15,11 @@ lower one.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import methodcaller
 
 import contenders
 import harness
@@ -83,6 +86,7 @@ class Match:
             path, context.threads, tokens, sequences, suite in ("batch", "long"), activation_bits
         )
         self.peers = {}
+        self.failed: dict[str, str] = {}  # peers that take part no more, and why
         self.versions = {}
         self.tolerances = {}
         for peer in context.peers(["llama_cpp", "openvino_genai", "ctranslate2"]):
@@ -95,28 +99,44 @@ class Match:
                 except Exception as error:  # whatever another project raises: the others go on
                     context.leave_out(f"{suite} of {label} by {peer.NAME}", str(error))
 
-    def everybody(self) -> dict[str, object]:
-        return {"lmnative": self.ours, **self.peers}
+    def drop(self, name: str, peer: str, reason: str) -> None:
+        """From the result `name` on, `peer` is left out."""
+        self.context.leave_out(f"{name} by {peer}", reason)
+        self.failed[peer] = reason
+        self.close_peer(peer)
 
-    def check(self, prompt: list[int], name: str) -> None:
+    def each_peer(self, name: str, run: Callable[[str, object], object]) -> None:
+        """run(peer, session) of all; who fails is dropped."""
+        for peer, session in list(self.peers.items()):
+            harness.attempt(peer, partial(run, peer, session), partial(self.drop, name))
+
+    def prepare(self, prompt: list[int], name: str, run: Callable[[object], object]) -> None:
+        """run(session) leads every peer to where it has answered `prompt`; answers are compared."""
+        for peer, reason in self.failed.items():
+            self.context.leave_out(f"{name} by {peer}", reason)
+        self.each_peer(name, lambda peer, session: run(session))
         logits = self.ours.logits(prompt)
-        for peer, session in self.peers.items():
-            contenders.check_against(session, logits, f"{name} of {peer}", self.tolerances[peer])
+        self.each_peer(
+            name,
+            lambda peer, session: contenders.check_against(session, logits, f"{name} of {peer}", self.tolerances[peer]),
+        )
 
     def measure(
         self,
         name: str,
-        runs: dict[str, Callable[[], float]],
+        run: Callable[[object], float],
         rounds: int,
         tokens: int,
         read: float,
         macs: int,
         float_macs: float,
     ) -> None:
-        """`runs` give seconds of `tokens` tokens, each of which reads `read` bytes and does `macs` products, which take
-        as long as `float_macs` of floats. Shared machines change: the limit is the better one of before and after."""
+        """run(session) gives seconds of `tokens` tokens, each of which reads `read` bytes and does `macs` products that
+        take as long as `float_macs` of floats. Shared machines change: the limit is the better one of before and
+        after."""
         before = self.context.probe()
-        seconds = harness.alternate(runs, rounds)
+        runs = {who: partial(run, session) for who, session in {"lmnative": self.ours, **self.peers}.items()}
+        seconds = harness.alternate(runs, rounds, partial(self.drop, name))
         after = self.context.probe()
         gb_s, gflop_s = (max(before[key], after[key]) for key in ("read_gb_s", "fma_gflop_s"))
         floor = min(gb_s * 1e9 / read, gflop_s * 1e9 / 2 / float_macs)  # 2 operations each
@@ -130,9 +150,14 @@ class Match:
         }
         self.context.add(name, "tok/s", "higher", samples, floor, self.versions, figures)
 
+    def close_peer(self, peer: str) -> None:
+        with contextlib.suppress(Exception):  # it has given its figures, or none
+            self.peers.pop(peer).close()
+
     def close(self) -> None:
-        for session in self.everybody().values():
-            session.close()
+        for peer in list(self.peers):
+            self.close_peer(peer)
+        self.ours.close()
 
 
 def run(context: harness.Context, suite: str) -> None:
@@ -158,15 +183,13 @@ def decode(context: harness.Context, label: str, results: list[tuple[str, int]])
     match = Match(context, "decode", label, PROMPT + DECODE_TOKENS + 32, 1)
     try:
         prompt = prompt_ids(match.ours.llm.tokenizer, PROMPT)
-        for session in match.peers.values():
-            session.prefill_seconds(prompt)
         for name, _ in results:
-            match.check(prompt, name)
+            match.prepare(prompt, name, methodcaller("prefill_seconds", prompt))
             tokens = steps_of(match.ours, context, prompt)
-            runs = {who: lambda s=s, n=tokens: s.decode_seconds(prompt, n) for who, s in match.everybody().items()}
+            run = methodcaller("decode_seconds", prompt, tokens)
             cost = match.cost
             rounds = 3 if context.quick else 7
-            match.measure(name, runs, rounds, tokens, cost.bytes, cost.macs, cost.float_macs())
+            match.measure(name, run, rounds, tokens, cost.bytes, cost.macs, cost.float_macs())
     finally:
         match.close()
 
@@ -176,14 +199,12 @@ def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]
         match = Match(context, "prefill", label, PREFILL + 32, 1, activation_bits)
         try:
             prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
-            runs = {who: lambda s=s, p=prompt: s.prefill_seconds(p) for who, s in match.everybody().items()}
-            for session in match.peers.values():
-                session.prefill_seconds(prompt)
-            match.check(prompt, name)
+            run = methodcaller("prefill_seconds", prompt)
+            match.prepare(prompt, name, run)
             cost = match.cost
             rounds = 2 if context.quick else 7
             macs, float_macs = cost.macs_without_logits, cost.float_macs(activation_bits, logits=False)
-            match.measure(name, runs, rounds, PREFILL, cost.bytes / PREFILL, macs, float_macs)
+            match.measure(name, run, rounds, PREFILL, cost.bytes / PREFILL, macs, float_macs)
         finally:
             match.close()
 
@@ -198,13 +219,13 @@ def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) 
         for name, n in results:
             for prompt in prompts[:n]:
                 match.ours.decode_seconds(prompt, tokens)  # alone: what the batch must repeat
-            for session in match.everybody().values():
-                session.hold(prompts[:n])
-            match.check(prompts[0], name)
-            runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
+            hold = methodcaller("hold", prompts[:n])
+            hold(match.ours)
+            match.prepare(prompts[0], name, hold)
             cost = match.cost
             read = cost.bytes / n + cost.kv_bytes * (PROMPT + tokens / 2)
-            match.measure(name, runs, 2 if context.quick else 5, n * tokens, read, cost.macs, cost.float_macs())
+            run, rounds = methodcaller("held_seconds", tokens), 2 if context.quick else 5
+            match.measure(name, run, rounds, n * tokens, read, cost.macs, cost.float_macs())
     finally:
         match.close()
 
@@ -215,12 +236,12 @@ def long(context: harness.Context, label: str, results: list[tuple[str, int]]) -
     try:
         for name, n in results:
             prompt = prompt_ids(match.ours.llm.tokenizer, n - tokens - 1)
-            for session in match.everybody().values():
-                session.hold([prompt])
-            match.check(prompt, name)
-            runs = {who: lambda s=s: s.held_seconds(tokens) for who, s in match.everybody().items()}
+            hold = methodcaller("hold", [prompt])
+            hold(match.ours)
+            match.prepare(prompt, name, hold)
             cost = match.cost
             read = cost.bytes + cost.kv_bytes * (n - tokens / 2)
-            match.measure(name, runs, 3 if context.quick else 5, tokens, read, cost.macs, cost.float_macs())
+            run, rounds = methodcaller("held_seconds", tokens), 3 if context.quick else 5
+            match.measure(name, run, rounds, tokens, read, cost.macs, cost.float_macs())
     finally:
         match.close()

@@ -22,7 +22,7 @@ import harness  # noqa: E402
 from models import files, k_quants, mixes, requantize, synthetic  # noqa: E402
 from models.catalogue import Catalogue  # noqa: E402
 from peers import llama_cpp  # noqa: E402
-from suites import language_model  # noqa: E402
+from suites import language_model, load  # noqa: E402
 
 TINY = synthetic.Shape("tiny", "qwen2", 3, 288, 512, 9, 3, 32, 49280, 1024, 1e4, 1e-5, qkv_bias=True)
 
@@ -231,6 +231,119 @@ def test_inputs_of_8_bits_are_measured_with_quantised_weights(monkeypatch, conte
     of_model(monkeypatch, context, {"blk.0.attn_q": kind})
     names = [name for name, _, _ in language_model.names(context, "prefill")]
     assert names == [f"prefill.512.{kind}"] + ([] if is_float else [f"prefill.512.{kind}.a8"])
+
+
+class Peer:
+    """A peer whose answers are ours and whose call of `fails_in` raises, at the time number `after` + 1."""
+
+    NAME, INSTALL, SUITES, LABELS, TOLERANCE = "other", "", ("decode", "prefill", "batch", "long"), None, 0.25
+    fails_in, after = "", 0
+
+    class Session:
+        def __init__(self, *model: object):
+            self.ours = contenders.Session(*model, keep_prompts=True)
+            self.calls, self.prompt, self.open = 0, [], True
+
+        def _call(self, name: str) -> None:
+            assert self.open
+            if name == Peer.fails_in:
+                self.calls += 1
+                if self.calls > Peer.after:
+                    raise MemoryError
+
+        def hold(self, prompts) -> None:
+            self._call("hold")
+            self.prompt = prompts[0]
+
+        def prefill_seconds(self, ids) -> float:
+            self._call("prefill_seconds")
+            self.prompt = ids
+            return 1.0
+
+        def decode_seconds(self, prompt, tokens: int) -> float:
+            self._call("decode_seconds")
+            return 1.0
+
+        def held_seconds(self, tokens: int) -> float:
+            self._call("held_seconds")
+            return 1.0
+
+        def logits(self) -> np.ndarray:
+            self._call("logits")
+            return self.ours.logits(self.prompt)
+
+        def close(self) -> None:
+            self.open = False
+            self.ours.close()
+            raise OSError("closing fails, too")
+
+    @staticmethod
+    def version() -> str:
+        return "1"
+
+
+@pytest.fixture
+def tiny(context, model_path, tmp_path, monkeypatch) -> harness.Context:
+    """Of a run on a small file, with a peer."""
+    monkeypatch.setitem(synthetic.SHAPES, "tiny", TINY)
+    monkeypatch.setattr(language_model, "BATCHES", (2, 3))
+    context.model = str(tmp_path / "tiny.gguf")
+    synthetic.write(Path(model_path), "tiny", "q8_0", Path(context.model))
+    context.args.peers = True
+    context.peers = lambda wanted: [Peer]
+    return context
+
+
+@pytest.mark.parametrize(
+    "suite, call, after, measured",  # how many of its results have the peer in them
+    [
+        ("decode", "prefill_seconds", 0, 0),
+        ("decode", "logits", 0, 0),
+        ("decode", "decode_seconds", 0, 0),
+        ("decode", "decode_seconds", 2, 0),  # between rounds
+        ("prefill", "prefill_seconds", 2, 0),
+        ("batch", "hold", 0, 0),
+        ("batch", "hold", 1, 1),  # of the second result
+        ("batch", "held_seconds", 0, 0),
+    ],
+)
+def test_peers_that_fail_cost_their_own_figures_only(tiny, monkeypatch, suite, call, after, measured):
+    monkeypatch.setattr(Peer, "fails_in", call)
+    monkeypatch.setattr(Peer, "after", after)
+    language_model.run(tiny, suite)
+    assert len(tiny.results) == (1 if suite == "decode" else 2)
+    assert ["other" in result["peers"] for result in tiny.results] == [i < measured for i in range(len(tiny.results))]
+    assert tiny.left_out == {f"{r['name']} by other": "MemoryError" for r in tiny.results[measured:]}
+
+
+def test_our_failures_and_wrong_answers_end_the_run(tiny, monkeypatch):
+    monkeypatch.setattr(Peer.Session, "logits", lambda self: np.arange(TINY.vocab, dtype=np.float32))
+    with pytest.raises(harness.CheckFailed, match="top-20 logits"):
+        language_model.run(tiny, "decode")
+    calls = {"lmnative": lambda: 1 / 0, "other": lambda: 1.0}
+    with pytest.raises(ZeroDivisionError):
+        harness.alternate(calls, 1, lambda *_: None)
+    with pytest.raises(ZeroDivisionError):  # of a suite without peers that may fail
+        harness.alternate({"other": lambda: 1 / 0}, 1)
+
+
+def test_load_leaves_out_a_peer_that_fails(context, model_path, tmp_path, monkeypatch):
+    """And counts no memory of the warm-up."""
+    program = tmp_path / "fails"
+    program.write_text("#!/bin/sh\necho no such instruction >&2\nexit 3\n")
+    program.chmod(0o755)
+    other = SimpleNamespace(NAME="other", version=lambda: "1", build_first_token=lambda folder: program)
+    context.peers = lambda wanted: [other]
+    context.model = model_path
+    load.run(context, "load")
+    assert context.left_out == {"load of other": "no such instruction"}
+    assert [(r["name"], r["n"], r["peers"]) for r in context.results] == [
+        ("load.first_token", 5, {}),
+        ("load.peak_rss", 5, {}),
+    ]
+    monkeypatch.setattr(harness, "build_client", lambda name, folder: program)
+    with pytest.raises(harness.CheckFailed, match="load: no such instruction"):
+        load.run(context, "load")
 
 
 def test_only_picks_results_and_reaches_unusual_ones(context):
