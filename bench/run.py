@@ -7,7 +7,7 @@
 
 Without --peers only this project is measured. With --peers every peer that imports runs on the same input in the same
 run, alternating with ours; one that is not installed is listed as absent with the command that installs it. A result
-whose check fails is not reported: the run exits 1 and says which.
+whose check fails is not reported: the run exits 1 and says which. It exits 1 without any result, too.
 
 decode, prefill, batch and long run on model files that are made at the first use (9 GB, or 4 GB with --quick),
 from the default model and from random numbers, and kept in --models-dir.
@@ -69,8 +69,10 @@ def main(argv: list[str] | None = None) -> int:
     except harness.CheckFailed as failure:
         print(f"bench: check failed: {failure}", file=sys.stderr)
         return 1
-    if not context.results and args.only:
-        print(f"bench: no result is named {' or '.join(args.only)}", file=sys.stderr)
+    if not context.results:
+        missing = f"named {' or '.join(args.only)}" if args.only else f"of {' or '.join(args.suites)}"
+        why = f"all was left out: {', '.join(context.left_out)}" if context.left_out else f"none is {missing}"
+        print(f"bench: no results: {why}", file=sys.stderr)
         return 1
     report = context.report()
     if args.json:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "bench"))
 
 import contenders  # noqa: E402
 import harness  # noqa: E402
+import run as bench_run  # noqa: E402
 from models import files, k_quants, mixes, requantize, synthetic  # noqa: E402
 from models.catalogue import Catalogue  # noqa: E402
 from peers import llama_cpp  # noqa: E402
@@ -280,6 +281,29 @@ class Peer:
     @staticmethod
     def version() -> str:
         return "1"
+
+
+@pytest.mark.parametrize(
+    "argv, left_out, results, status, said",
+    [
+        (["decode"], {"decode.b1.q8_0": "no disk"}, 0, 1, "no results: all was left out: decode.b1.q8_0"),
+        (["decode", "--only", "*.q8_0"], {"decode.b1.q8_0": "no disk"}, 0, 1, "all was left out: decode.b1.q8_0"),
+        (["decode", "--only", "*.q9", "--only", "x"], {}, 0, 1, "no results: none is named *.q9 or x"),
+        (["decode"], {}, 0, 1, "no results: none is of decode"),
+        (["decode"], {"decode.b1.q8_0": "no disk"}, 1, 0, ""),
+    ],
+)
+def test_a_run_without_results_fails_and_says_why(context, monkeypatch, capsys, argv, left_out, results, status, said):
+    def run_suite(context, suite):
+        for name, reason in left_out.items():
+            context.leave_out(name, reason)
+        for _ in range(results):
+            context.add("decode.b1.q4_1", "tok/s", "higher", {"lmnative": [1.0]})
+
+    monkeypatch.setattr(harness, "Context", lambda args: context)
+    monkeypatch.setattr(language_model, "run", run_suite)
+    assert bench_run.main(argv) == status
+    assert said in capsys.readouterr().err
 
 
 @pytest.fixture
