@@ -101,6 +101,8 @@ class Engine::Impl {
   void collect_rows(const float* logits);
   void sample_rows();
   void deliver_rows(int64_t now);
+  // Of the logit that is not: what a client is told.
+  Status not_finite(int32_t logit, const char* where, int32_t token, float value) const;
   Verdict deliver_row(Sequence& sequence, const Sampler::Choice& choice, const float* logits,
                       int64_t now);
   Verdict deliver_scored(Sequence& sequence, const Slice& slice, const float* logits);

@@ -3,6 +3,7 @@
 // One step of the engine: compose it from the running sequences, run it, sample, deliver. The
 // engine thread is member 0 of the team; the others help with running and sampling.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/check.h"
@@ -177,16 +178,25 @@ void Engine::Impl::deliver_rows(int64_t now) {
   }
 }
 
+Status Engine::Impl::not_finite(int32_t logit, const char* where, int32_t token,
+                                float value) const {
+  const bool narrow = kv_.binding().dtype != DType::kF32;
+  return error(Code::kCorrupt,
+               "logit %d %s %d is %s: the model's weights or its arithmetic are broken%s", logit,
+               where, token,
+               std::isnan(value) ? "nan"
+               : value > 0       ? "inf"
+                                 : "-inf",
+               narrow ? ", or its keys and values exceed float16 (kv_type f32 has room)" : "");
+}
+
 Verdict Engine::Impl::deliver_row(Sequence& sequence, const Sampler::Choice& choice,
                                   const float* logits, int64_t now) {
   RequestCore& request = sequence.request();
   if (choice.non_finite >= 0) {
     return {FinishReason::kError, -1,
-            error(Code::kCorrupt,
-                  "logit %d of generated token %d is %g: the model's weights or its arithmetic are "
-                  "broken",
-                  choice.non_finite, sequence.generated_tokens(),
-                  static_cast<double>(logits[choice.non_finite]))};
+            not_finite(choice.non_finite, "of generated token", sequence.generated_tokens(),
+                       logits[choice.non_finite])};
   }
   if (sequence.sample() == 0 || request.forked) {
     sequence.cache.verified = sequence.cache.computed;
@@ -216,11 +226,7 @@ Verdict Engine::Impl::deliver_scored(Sequence& sequence, const Slice& slice, con
     const float* row = logits + static_cast<size_t>(i) * vocab;
     const int32_t bad = first_non_finite({row, vocab});
     if (bad >= 0) {
-      return {
-          FinishReason::kError, -1,
-          error(Code::kCorrupt,
-                "logit %d after token %d is %g: the model's weights or its arithmetic are broken",
-                bad, slice.begin + i, static_cast<double>(row[bad]))};
+      return {FinishReason::kError, -1, not_finite(bad, "after token", slice.begin + i, row[bad])};
     }
     std::copy_n(row, vocab, sequence.request().logits_row(0, slice.begin + i));
   }

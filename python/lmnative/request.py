@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lmnative.errors import CancelledError, ClosedError, WaitTimeoutError
+from lmnative.errors import CancelledError, ClosedError, InvalidArgumentError, WaitTimeoutError
 from lmnative.results import FINISH_REASONS, Chunk, Completion, Usage, joined
 from lmnative.sampling import number
 
@@ -46,12 +46,15 @@ class Request:
 
         Raises:
             WaitTimeoutError: nothing came in that time.
+            InvalidArgumentError: another thread is in `next`; it goes on.
             Error: the request failed; the error says why.
         """
         if self.done:
             return None
         try:
             item = self._handle.next(_timeout_ns(timeout))
+        except InvalidArgumentError:  # another thread is reading it, and goes on
+            raise
         except BaseException:  # KeyboardInterrupt as well: whatever ends the wait ends the request.
             self.close()
             raise
@@ -87,7 +90,10 @@ class Request:
     def close(self) -> None:
         """Cancels the request unless it has ended, and frees it. May be called more than once."""
         if self._last_stats is None:
-            self._last_stats = last_stats(self._handle)
+            stats = last_stats(self._handle)
+            if stats["finish_reason"] == 0:
+                stats["finish_reason"] = FINISH_REASONS.index("cancelled")
+            self._last_stats = stats
             self._handle.close()
 
     @property
@@ -96,8 +102,13 @@ class Request:
         return self._last_stats is not None
 
     def result(self) -> Completion:
-        """Everything taken up to now as one Completion; its finish_reason is None while the answer goes on."""
-        return joined(self._chunks, self._raw_stats(), self._n)
+        """Everything taken up to now as one Completion; its finish_reason is None while the answer goes on, and
+        "cancelled" of a request that was closed before its end."""
+        result = joined(self._chunks, self._raw_stats(), self._n)
+        for sample in result.samples:
+            if self._last_stats is not None and sample.finish_reason is None:
+                sample.finish_reason = FINISH_REASONS[self._last_stats["finish_reason"]]
+        return result
 
     def _finish(self) -> Completion:
         while self.next() is not None:

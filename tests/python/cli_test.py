@@ -219,6 +219,20 @@ def test_bench_of_several_answers():
     assert "6 answers, tok/s" in call("bench", "null:", *options).stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--prompt-tokens", "5000"], ["--prompt-tokens", "5064", "4096"]),
+        (["--prompt-tokens", "40", "-c", "32"], ["--prompt-tokens", "104", "--context-tokens is 32"]),
+        (["--concurrency", "2000"], ["--concurrency is 2000"]),
+    ],
+)
+def test_bench_names_the_options_that_were_given(options, words):
+    done = call("bench", "null:", "--runs", "1", *options)
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+
+
 def test_bench_profile(model_path):
     options = ["--profile", "--prompt-tokens", "40", "--generate-tokens", "6", "--runs", "2", "-t", "2"]
     report = json.loads(call("bench", model_path, "--json", *options).stdout)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import lmnative
 import pytest
@@ -278,3 +279,33 @@ def test_the_trace_is_counted_as_memory():
 def test_bad_idle_spin(idle_spin):
     with pytest.raises((ValueError, TypeError), match="idle_spin"):
         lmnative.Engine("null:", idle_spin=idle_spin)
+
+
+def test_a_second_reader_is_refused_and_the_first_goes_on():
+    with lmnative.Engine("null:step_ns=20000000", threads=1) as engine:
+        request = engine.submit("x", max_tokens=8, ignore_eos=True)
+        chunks: list[lmnative.Chunk] = []
+        reader = threading.Thread(target=lambda: chunks.extend(request))
+        reader.start()
+        refused = 0
+        while reader.is_alive():
+            try:
+                taken = request.poll()
+                chunks.extend([taken] if taken is not None else [])
+            except lmnative.InvalidArgumentError as error:
+                assert "another thread" in str(error)
+                refused += 1
+                time.sleep(0.001)
+        reader.join()
+    assert refused > 0
+    assert sum(len(chunk.token_ids) for chunk in chunks) == 8
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["length"]
+
+
+def test_a_request_that_was_closed_is_cancelled():
+    with lmnative.Engine("null:step_ns=1000000", threads=1) as engine:
+        request = engine.submit("x", max_tokens=1000, ignore_eos=True)
+        request.next()
+        assert request.result().finish_reason is None
+        request.close()
+        assert request.result().finish_reason == request.stats()["finish_reason"] == "cancelled"

@@ -22,6 +22,7 @@ from lmnative._progress import BAR_DELAY_SECONDS
 from lmnative.cli import UsageError, profile
 from lmnative.cli.loading import load, peak_rss_bytes
 from lmnative.engine import ProfileEntry
+from lmnative.errors import InvalidArgumentError
 from lmnative.llm import LLM
 from lmnative.results import Usage
 
@@ -36,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value < low:
             raise UsageError(f"--{name.replace('_', '-')} is {value}, must be {low} or more")
+    if options.concurrency > 1024:
+        raise UsageError(f"--concurrency is {options.concurrency}, must be 1024 or less")
     report = _profile(options) if options.profile else _speeds(options)
     if options.json:
         json.dump(report, sys.stdout, indent=1)
@@ -100,11 +103,19 @@ def _counted(llm: LLM) -> list[ProfileEntry]:
 
 def _load(options: argparse.Namespace, **engine: object) -> tuple[LLM, float]:
     needed = options.prompt_tokens + options.generate_tokens
+    asked = f"--prompt-tokens and --generate-tokens need a context of {needed} tokens"
+    if options.context_tokens is not None and options.context_tokens < needed:
+        raise UsageError(f"{asked}; --context-tokens is {options.context_tokens}")
     # Every prompt is computed, also one that begins like another.
     engine["prefix_cache"] = False
     if options.concurrency > 1:
         engine |= {"kv_tokens": needed * options.concurrency, "max_sequences": options.concurrency}
-    return load(options, context_tokens=needed, **engine)
+    try:
+        return load(options, context_tokens=needed, **engine)
+    except InvalidArgumentError as error:
+        if options.context_tokens is None and str(error).startswith("context_tokens "):
+            raise UsageError(f"{asked}; {str(error).partition('; ')[2]}") from None
+        raise
 
 
 def _setting(llm: LLM, stats: dict[str, int], options: argparse.Namespace) -> dict[str, object]:

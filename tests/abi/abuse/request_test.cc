@@ -190,12 +190,12 @@ TEST(logits_with_a_cache_smaller_than_the_context) {
 }
 
 TEST(an_engine_that_no_memory_can_hold_is_refused_at_once) {
-  // 60 million tokens are 1.3 TiB here, which the system would lend until somebody writes there.
+  // 30 million tokens are 0.6 TiB here, which the system would lend until somebody writes there.
   const Model model = open_model();
   auto options = sized<lmn_engine_options>();
-  options.kv_tokens = 60'000'000;
+  options.kv_tokens = 30'000'000;
   lmn_engine* engine = nullptr;
-  for (const char* word : {"kv_tokens", "are available", "60000000 tokens", "max_sequences"}) {
+  for (const char* word : {"kv_tokens", "are available", "30000000 tokens", "max_sequences"}) {
     EXPECT_FAILURE(LMN_OUT_OF_MEMORY, word, lmn_engine_create(model.get(), &options, &engine, err));
   }
 }
