@@ -301,7 +301,7 @@ TEST(progress_of_reading_a_model) {
     const Model model(raw);
     EXPECT(all.calls > 1 && all.ordered && all.done == all.total);
     Seen seen;
-    seen.stop_at = 1;
+    seen.stop_at = 0;
     options.progress_user = &seen;
     lmn_model* none = nullptr;
     EXPECT_FAILURE(LMN_CANCELLED, "", lmn_model_open(path.c_str(), &options, &none, err));
