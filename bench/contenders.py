@@ -51,6 +51,7 @@ class Session:
             kv_tokens=context * sequences,
             max_sequences=sequences,
             prefix_cache=keep_prompts,
+            inter_token_target=10.0,  # all sequences of a batch begin together, as a peer's do
             activation_bits=activation_bits,
         )
         self._answers: dict[tuple[int, ...], list[int]] = {}
@@ -89,24 +90,25 @@ class Session:
             self._compare(prompt, self.llm.generate(prompt, max_tokens=1, temperature=0, ignore_eos=True).token_ids)
 
     def held_seconds(self, tokens: int) -> float:
-        """Scaled to `tokens` for each sequence: counted from when all have begun."""
+        """Scaled to `tokens` for each sequence: counted from when all have begun until the first has ended."""
         options = {"max_tokens": tokens + 1, "temperature": 0, "ignore_eos": True}
-        before = self.llm.stats()["generated_tokens"]
         requests = [self.llm.stream(prompt, **options) for prompt in self._held]
         for request in requests:
             request.next()
         start = time.perf_counter()
-        begun = self.llm.stats()["generated_tokens"] - before
-        for request in requests:
-            request.wait()
+        begun = self.llm.stats()["generated_tokens"]
+        requests[0].wait()
         seconds = time.perf_counter() - start
+        counted = self.llm.stats()["generated_tokens"] - begun
         for prompt, request in zip(self._held, requests, strict=True):
             for _ in request:
                 pass
             if len(prompt) - request.usage.cached_tokens > REST:
                 raise harness.CheckFailed("lmnative: a held prompt was computed again")
             self._compare(prompt, request.result().token_ids)
-        return seconds * tokens * len(requests) / ((tokens + 1) * len(requests) - begun)
+        if counted < tokens * len(requests) / 2:
+            raise harness.CheckFailed("lmnative: the sequences did not run together")
+        return seconds * tokens * len(requests) / counted
 
     def close(self) -> None:
         self.llm.close()
