@@ -53,11 +53,11 @@ class Request:
             return None
         try:
             item = self._handle.next(_timeout_ns(timeout))
-        except InvalidArgumentError:  # another thread is reading it, and goes on
-            raise
         except BaseException:  # KeyboardInterrupt as well: whatever ends the wait ends the request.
             self.close()
             raise
+        if item is True:
+            raise InvalidArgumentError("another thread is reading this request; one at a time may")
         if item is False:
             raise WaitTimeoutError(f"no news in {timeout} s")
         if item is None:

@@ -77,7 +77,7 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   // The next chunk; None after the last one; False if there is none within `timeout_ns` (negative:
-  // waits without end).
+  // waits without end); True if another thread is in this call.
   py::object next(int64_t timeout_ns);
   // False if the request has not ended within `timeout_ns`.
   bool wait(int64_t timeout_ns);
