@@ -428,7 +428,7 @@ TEST(idle_engine_uses_no_cpu) {
   };
   const auto before = cpu_us();
   usleep(200'000);
-  EXPECT(cpu_us() - before < 5'000);
+  EXPECT(cpu_us() - before < 50'000);  // of 200 ms, in ticks of up to 10 ms
 }
 
 TEST(two_threads_that_read_one_request_share_its_tokens) {

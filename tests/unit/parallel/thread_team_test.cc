@@ -174,7 +174,7 @@ TEST(idle_team_uses_no_cpu) {
   };
   const auto before = cpu_us();
   usleep(200'000);
-  EXPECT(cpu_us() - before < 5'000);
+  EXPECT(cpu_us() - before < 50'000);  // of 200 ms, in ticks of up to 10 ms
 }
 
 // Prints the cost; asserts only what any machine that runs two threads at once must reach.
