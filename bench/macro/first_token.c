@@ -7,23 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "peak_rss.h"
+
 static int fail(lmn_error *error) {
   fprintf(stderr, "first_token: %s\n", lmn_error_message(error));
   lmn_error_destroy(error);
   return 1;
-}
-
-/* Of this program alone: ru_maxrss would count the process that started it. -1: the system does not
- * tell. */
-static long peak_rss_kib(void) {
-  long kib = -1;
-  char line[256];
-  FILE *file = fopen("/proc/self/status", "r");
-  while (file && fgets(line, sizeof line, file)) {
-    if (sscanf(line, "VmHWM: %ld kB", &kib) == 1) break;
-  }
-  if (file) fclose(file);
-  return kib;
 }
 
 int main(int argc, char **argv) {

@@ -7,20 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../macro/peak_rss.h"
+
 static void silent(enum ggml_log_level level, const char *text, void *user) {
   (void)level, (void)text, (void)user;
-}
-
-/* Of this program alone: ru_maxrss would count the process that started it. */
-static long peak_rss_kib(void) {
-  long kib = -1;
-  char line[256];
-  FILE *file = fopen("/proc/self/status", "r");
-  while (file && fgets(line, sizeof line, file)) {
-    if (sscanf(line, "VmHWM: %ld kB", &kib) == 1) break;
-  }
-  if (file) fclose(file);
-  return kib;
 }
 
 int main(int argc, char **argv) {
