@@ -251,7 +251,7 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
                                  y.data(),
                                  s.heads,
                                  0.125f};
-      b.kernels().run[static_cast<int>(Op::kAttention)](&a, w);
+      b.kernels().run[static_cast<int>(Op::kPagedAttention)](&a, w);
     }
   });
   double tokens = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TensorView: a dense, row-major tensor in somebody else's memory. dims[rank-1] is the fastest
+// TensorView: a dense, row-major tensor in somebody else's memory; Tensor: one that keeps its memory
+// alive. dims[rank-1] is the fastest
 // (GGUF's ne[0] is dims[rank-1] here: a weight of a linear layer is [out_features, in_features]).
 // Block-quantised types are blocked along the last dimension, which is a multiple of the block. Who
 // owns `data` is said where a view is handed out.
@@ -9,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 
 #include "core/dtype.h"
@@ -64,6 +66,20 @@ struct TensorView {
   template <typename T>
   const T* as() const {
     return reinterpret_cast<const T*>(data);
+  }
+};
+
+// Copies share the bytes. Strings are std::string[elements].
+struct Tensor {
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::byte* data = nullptr;
+  std::shared_ptr<void> owner;
+
+  TensorView view() const { return {dtype, shape, data}; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "cpu/kernels/isa.h"
 #include "cpu/panel_layout.h"
+#include "cpu/tensor/tensor_kernels.h"
 #include "ops/quantized_rows.h"
 #include "ops/validate.h"
 
@@ -209,6 +210,12 @@ size_t shared_bytes(int64_t head_dim, int64_t heads_per_kv_head, int workers) {
 }
 
 template <const IsaKernels& kIsa>
+Status bind_tensor_op(const ops::TensorNode& node, std::span<const ops::TensorType> outputs,
+                      ops::TensorKernel* kernel) {
+  return bind({node, outputs, *kernel, kIsa});
+}
+
+template <const IsaKernels& kIsa>
 const ops::KernelTable& table() {
   static const ops::KernelTable kTable = [] {
     ops::KernelTable t;
@@ -219,9 +226,9 @@ const ops::KernelTable& table() {
     set(ops::Op::kRopeTable, rope_table);
     set(ops::Op::kRope, kIsa.rope);
     set(ops::Op::kKvWrite, kIsa.kv_write);
-    set(ops::Op::kAttention, kIsa.attention);
+    set(ops::Op::kPagedAttention, kIsa.attention);
     set(ops::Op::kSiluMul, kIsa.silu_mul);
-    set(ops::Op::kAdd, kIsa.add);
+    set(ops::Op::kResidualAdd, kIsa.add);
     set(ops::Op::kGatherRows, gather_rows);
     set(ops::Op::kQuantize, kIsa.quantize);
     set(ops::Op::kRmsNormQuantize, kIsa.rms_norm_quantize);
@@ -231,6 +238,7 @@ const ops::KernelTable& table() {
     t.linear_input_type = linear_input_type<kIsa>;
     t.plan_pack = plan_pack<kIsa>;
     t.pack = pack<kIsa>;
+    t.tensor = {bind_tensor_op<kIsa>, evaluate_tensor_op};
     return t;
   }();
   return kTable;

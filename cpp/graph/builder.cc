@@ -58,7 +58,7 @@ ValueId Builder::kv_write(ValueId k, ValueId v, ValueId slots, ValueId kv, std::
 
 ValueId Builder::attention(ValueId q, ValueId kv, ValueId positions, ValueId sequence_index,
                            ValueId block_tables, int64_t heads, float scale, std::string name) {
-  return node(Op::kAttention, {q, kv, positions, sequence_index, block_tables},
+  return node(Op::kPagedAttention, {q, kv, positions, sequence_index, block_tables},
               {{"heads", heads}, {"scale", scale}}, std::move(name));
 }
 
@@ -67,7 +67,7 @@ ValueId Builder::silu_mul(ValueId gate, ValueId up, std::string name) {
 }
 
 ValueId Builder::add(ValueId a, ValueId b, std::string name) {
-  return node(Op::kAdd, {a, b}, {}, std::move(name));
+  return node(Op::kResidualAdd, {a, b}, {}, std::move(name));
 }
 
 ValueId Builder::gather_rows(ValueId x, ValueId indices, std::string name) {

@@ -13,6 +13,9 @@ constexpr std::string_view kOpNames[] = {
 #include "ops/ops.def"
 #undef LMN_OP
     "columns",
+#define LMN_TENSOR_OP(e, name, attributes) name,
+#include "ops/tensor_ops.def"
+#undef LMN_TENSOR_OP
 };
 static_assert(std::size(kOpNames) == kOpCount);
 
@@ -45,7 +48,11 @@ std::string merged_name(const std::vector<Piece>& pieces) {
 std::string_view name(Op op) { return kOpNames[static_cast<int>(op)]; }
 
 std::string ValueType::to_string() const {
-  std::string out(kind == Kind::kKvCache ? "kv" : info(dtype).name);
+  constexpr std::string_view kKinds[] = {"", "kv", "sequence ", "optional ", "map "};
+  std::string out(kKinds[static_cast<int>(kind)]);
+  if (kind != Kind::kKvCache) out += info(dtype).name;
+  if (kind > Kind::kKvCache) return out;
+  if (!ranked) return out + "[...]";
   out += "[";
   for (size_t i = 0; i < dims.size(); ++i) {
     if (i > 0) out += ", ";
@@ -63,23 +70,6 @@ Constant owned_constant(std::string name, std::vector<float> values) {
   Constant constant;
   constant.pieces.push_back({std::move(name), view, std::move(owner)});
   return constant;
-}
-
-void Attributes::set(std::string_view key, Attribute value) {
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), key,
-                             [](const auto& entry, std::string_view k) { return entry.first < k; });
-  if (at != entries_.end() && at->first == key) {
-    at->second = std::move(value);
-  } else {
-    entries_.insert(at, {std::string(key), std::move(value)});
-  }
-}
-
-const Attribute* Attributes::find(std::string_view key) const {
-  for (const auto& [name, value] : entries_) {
-    if (name == key) return &value;
-  }
-  return nullptr;
 }
 
 ValueId Graph::add_input(std::string name, ValueType type) {
@@ -107,10 +97,16 @@ ValueId Graph::add_constant(Constant constant) {
   return static_cast<ValueId>(values.size() - 1);
 }
 
+ValueId Graph::add_constant(std::string name, const Tensor& tensor) {
+  Constant constant;
+  constant.pieces.push_back({std::move(name), tensor.view(), tensor.owner});
+  return add_constant(std::move(constant));
+}
+
 Result<NodeId> Graph::add(Op op, std::vector<ValueId> operands, Attributes attributes,
-                          std::string name) {
+                          std::string name, int output_count) {
   Node node{op, std::move(operands), {}, std::move(attributes), std::move(name)};
-  std::vector<ValueType> types;
+  std::vector<ValueType> types(is_tensor_op(op) ? static_cast<size_t>(output_count) : 0);
   LMN_RETURN_IF_ERROR(infer(*this, node, &types));
   const auto id = static_cast<NodeId>(nodes.size());
   for (ValueType& type : types) {

@@ -25,21 +25,36 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "core/tensor.h"
+#include "ops/attributes.h"
 #include "ops/op.h"
+#include "ops/tensor_op.h"
 
 namespace lmn::graph {
 
-// The operators of ops.def, and after them those that only shape the graph and have no kernel.
+// The operators of ops.def, which language models are made of; after them those that only shape the
+// graph and have no kernel; after them those of tensor_ops.def.
 enum class Op : uint16_t {
 #define LMN_OP(e, name, args, text) k##e,
 #include "ops/ops.def"
 #undef LMN_OP
   // A view of neighbouring columns of a matrix; plans turn it into a pointer and a stride.
   kColumns,
+#define LMN_TENSOR_OP(e, name, attributes) k##e,
+#include "ops/tensor_ops.def"
+#undef LMN_TENSOR_OP
 };
-inline constexpr int kOpCount = static_cast<int>(Op::kColumns) + 1;
+inline constexpr int kFirstTensorOp = static_cast<int>(Op::kColumns) + 1;
+inline constexpr int kOpCount = kFirstTensorOp + ops::kTensorOpCount;
 
-// The kernel that computes `op`; none for operators of the graph alone.
+inline constexpr bool is_tensor_op(Op op) { return static_cast<int>(op) >= kFirstTensorOp; }
+inline constexpr ops::TensorOp tensor_op(Op op) {
+  return static_cast<ops::TensorOp>(static_cast<int>(op) - kFirstTensorOp);
+}
+inline constexpr Op op_of(ops::TensorOp op) {
+  return static_cast<Op>(kFirstTensorOp + static_cast<int>(op));
+}
+
+// The kernel of ops.def that computes `op`; none for the others.
 inline constexpr std::optional<ops::Op> kernel_of(Op op) {
   if (static_cast<int>(op) >= ops::kOpCount) return std::nullopt;
   return static_cast<ops::Op>(op);
@@ -52,7 +67,8 @@ using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
 // One dimension: a size, or the name of a size that changes from step to step ("tokens",
-// "sequences", "outputs", "pages").
+// "sequences", "outputs", "pages"; "batch" and whatever an ONNX file calls them). "?" is a size of
+// which nothing is known, not even whether it is that of another "?".
 struct Dim {
   int64_t size = 0;
   std::string symbol;  // empty: `size` counts
@@ -74,15 +90,20 @@ enum class Kind : uint8_t {
   // value: a write takes the cache and returns it, so that order is a dependency like any other.
   // Its element type is the cache's own affair.
   kKvCache,
+  // Of `dtype` elements, and of no dimensions.
+  kSequence,
+  kOptional,
+  kMap,
 };
 
 struct ValueType {
   Kind kind = Kind::kTensor;
   DType dtype = DType::kF32;
   Dims dims;
+  bool ranked = true;  // else nothing is known of the shape, and dims is empty
 
   bool operator==(const ValueType&) const = default;
-  std::string to_string() const;  // "f32[tokens, 576]", "kv[3, 64]"
+  std::string to_string() const;  // "f32[tokens, 576]", "kv[3, 64]", "i64[...]", "sequence f32"
 };
 inline ValueType tensor(DType dtype, Dims dims) { return {Kind::kTensor, dtype, std::move(dims)}; }
 inline ValueType kv_cache(int64_t kv_heads, int64_t head_dim) {
@@ -112,36 +133,8 @@ struct Value {
   std::shared_ptr<const Constant> constant;  // null: an input or the output of a node
 };
 
-using Attribute = std::variant<int64_t, float, std::string>;
-
-// Named, typed attributes of a node, in the order of their names. A schema says which an operator
-// has.
-class Attributes {
- public:
-  Attributes() = default;
-  Attributes(std::initializer_list<std::pair<std::string, Attribute>> entries) {
-    for (const auto& [key, value] : entries) set(key, value);
-  }
-  void set(std::string_view key, Attribute value);
-  const Attribute* find(std::string_view key) const;  // null: absent
-
-  // The attribute must exist and be a T: verify() has seen to it.
-  template <typename T>
-  const T& get(std::string_view key) const {
-    const Attribute* found = find(key);
-    LMN_CHECK(found != nullptr && std::holds_alternative<T>(*found));
-    return std::get<T>(*found);
-  }
-  template <typename T>
-  T get_or(std::string_view key, T fallback) const {
-    return find(key) == nullptr ? fallback : get<T>(key);
-  }
-  const std::vector<std::pair<std::string, Attribute>>& entries() const { return entries_; }
-  bool operator==(const Attributes&) const = default;
-
- private:
-  std::vector<std::pair<std::string, Attribute>> entries_;
-};
+using ops::Attribute;
+using ops::Attributes;
 
 struct Node {
   Op op;
@@ -175,9 +168,11 @@ struct Graph {
 
   ValueId add_input(std::string name, ValueType type);
   ValueId add_constant(Constant constant);  // its name and type follow from its pieces
+  ValueId add_constant(std::string name, const Tensor& tensor);  // shares the tensor's memory
   // Appends a node and its outputs, whose types the schema infers. INVALID_ARGUMENT names node and
-  // operand.
-  Result<NodeId> add(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name);
+  // operand. `output_count` is for operators of tensor_ops.def, which may have optional ones.
+  Result<NodeId> add(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name,
+                     int output_count = 1);
   void add_output(ValueId id, std::string name) { outputs.push_back({std::move(name), id}); }
 };
 

@@ -26,8 +26,8 @@ Status Rewriter::copy(const Node& node) {
   std::vector<ValueId> inputs;
   inputs.reserve(node.inputs.size());
   for (ValueId id : node.inputs) inputs.push_back(map(id));
-  LMN_ASSIGN_OR_RETURN(const NodeId id,
-                       to_.add(node.op, std::move(inputs), node.attributes, node.name));
+  LMN_ASSIGN_OR_RETURN(const NodeId id, to_.add(node.op, std::move(inputs), node.attributes,
+                                                node.name, static_cast<int>(node.outputs.size())));
   for (size_t i = 0; i < node.outputs.size(); ++i)
     replace(node.outputs[i], to_.node(id).outputs[i]);
   return {};

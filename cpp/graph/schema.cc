@@ -289,7 +289,7 @@ Schema make_schema(Op op) {
               false,
               false,
               infer_kv_write};
-    case Op::kAttention:
+    case Op::kPagedAttention:
       return {{{"q", false, kStrided}, {"kv"}, {"positions"}, {"sequence_index"}, {"block_tables"}},
               {{"heads", kInt}, {"scale", kFloat}},
               false,
@@ -298,7 +298,7 @@ Schema make_schema(Op op) {
     case Op::kSiluMul:
       return {
           {{"gate", false, kStrided}, {"up", false, kStrided}}, {}, false, false, infer_same_pair};
-    case Op::kAdd:
+    case Op::kResidualAdd:
       return {{{"a"}, {"b"}}, {}, false, false, infer_same_pair};
     case Op::kGatherRows:
       return {{{"x"}, {"indices"}}, {}, false, false, infer_gather_rows};
@@ -322,6 +322,10 @@ Schema make_schema(Op op) {
               kRowWise,
               false,
               infer_columns};
+#define LMN_TENSOR_OP(e, name, attributes) case Op::k##e:
+#include "ops/tensor_ops.def"
+#undef LMN_TENSOR_OP
+      break;
   }
   LMN_CHECK(!"an operator without a schema");
 }
@@ -368,9 +372,10 @@ Status check_attributes(const Node& node, const Schema& spec, const Checker& c) 
 }  // namespace
 
 const Schema& schema(Op op) {
-  static const std::array<Schema, kOpCount> all = [] {
-    std::array<Schema, kOpCount> out;
-    for (int i = 0; i < kOpCount; ++i)
+  LMN_CHECK(!is_tensor_op(op));
+  static const std::array<Schema, kFirstTensorOp> all = [] {
+    std::array<Schema, kFirstTensorOp> out;
+    for (int i = 0; i < kFirstTensorOp; ++i)
       out[static_cast<size_t>(i)] = make_schema(static_cast<Op>(i));
     return out;
   }();
@@ -378,6 +383,7 @@ const Schema& schema(Op op) {
 }
 
 Status infer(const Graph& graph, const Node& node, std::vector<ValueType>* outputs) {
+  if (is_tensor_op(node.op)) return infer_tensor_op(graph, node, outputs);
   const Schema& spec = schema(node.op);
   const Checker c(graph, node);
   LMN_RETURN_IF_ERROR(check_operands(graph, node, spec, c));

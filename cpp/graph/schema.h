@@ -41,11 +41,18 @@ struct Schema {
   Status (*infer)(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
 };
 
+// Not for operators of tensor_ops.def, whose rules are ops::infer's.
 const Schema& schema(Op op);
 
 // Checks operands and attributes of `node` against its schema and infers the types of its outputs.
-// INVALID_ARGUMENT names the node, what it has and what was expected.
+// INVALID_ARGUMENT names the node, what it has and what was expected. For operators of
+// tensor_ops.def, `outputs` has as many entries as the node has outputs.
 Status infer(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
+
+// infer() of an operator of tensor_ops.def (infer_tensor_op.cc).
+Status infer_tensor_op(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
+// Types of a control operator's outputs from its subgraphs (control.cc).
+Status infer_control_op(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
 
 // SSA order, ids in range, one producer per value, constants that are whole, and types that the
 // schemas agree with.

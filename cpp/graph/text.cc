@@ -16,10 +16,32 @@ std::string to_text(float value) {
   return std::string(buffer, result.ptr);
 }
 
+std::string to_text(int64_t value) { return std::to_string(value); }
+std::string to_text(const std::string& value) { return value; }
+
+template <typename T>
+std::string list_to_text(const std::vector<T>& values) {
+  std::string out = "[";
+  for (const T& value : values) out += (&value == values.data() ? "" : ", ") + to_text(value);
+  return out + "]";
+}
+
 std::string to_text(const Attribute& attribute) {
-  if (const auto* i = std::get_if<int64_t>(&attribute)) return std::to_string(*i);
-  if (const auto* f = std::get_if<float>(&attribute)) return to_text(*f);
-  return std::get<std::string>(attribute);
+  struct Visitor {
+    std::string operator()(int64_t value) const { return to_text(value); }
+    std::string operator()(float value) const { return to_text(value); }
+    std::string operator()(const std::string& value) const { return value; }
+    std::string operator()(const ops::Ints& values) const { return list_to_text(values); }
+    std::string operator()(const ops::Floats& values) const { return list_to_text(values); }
+    std::string operator()(const ops::Strings& values) const { return list_to_text(values); }
+    std::string operator()(const std::shared_ptr<const Tensor>& value) const {
+      return std::string(info(value->dtype).name) + value->shape.to_string();
+    }
+    std::string operator()(const std::shared_ptr<const Graph>& value) const {
+      return "graph of " + std::to_string(value->nodes.size()) + " nodes";
+    }
+  };
+  return std::visit(Visitor{}, attribute);
 }
 
 std::string operand(const Graph& graph, ValueId id) {

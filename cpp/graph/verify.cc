@@ -19,12 +19,21 @@ Status check_constant(const Value& value) {
     const TensorView& view = piece.view;
     if (view.data == nullptr)
       return error(Code::kInvalidArgument, "constant '%s' has no data", piece.name.c_str());
-    if (view.shape.rank < 1 || view.shape.rank > 2 || view.shape.elements() <= 0 ||
-        view.shape.last() % info(view.dtype).block_elements != 0) {
+    // A single piece may be any tensor; what is merged, or quantised, is a vector or a matrix.
+    const bool plain = pieces.size() == 1 && !is_block_quantized(view.dtype);
+    const bool matrix = view.shape.rank >= 1 && view.shape.rank <= 2 && view.shape.elements() > 0;
+    if ((!plain && !matrix) || view.shape.last() % info(view.dtype).block_elements != 0) {
       return error(Code::kInvalidArgument,
                    "constant '%s' is %s%s, expected a vector or a matrix of whole blocks",
                    piece.name.c_str(), std::string(info(view.dtype).name).c_str(),
                    view.shape.to_string().c_str());
+    }
+    if (plain) {
+      Dims want;
+      for (int i = 0; i < view.shape.rank; ++i) want.emplace_back(view.shape[i]);
+      if (value.type == tensor(view.dtype, want)) return {};
+      return error(Code::kInvalidArgument, "constant '%s' is declared as %s and is not", name,
+                   value.type.to_string().c_str());
     }
     const bool same_rows_only = view.shape.rank == 2 && view.shape[1] == pieces[0].view.shape[1];
     const bool same_vectors = view.shape.rank == 1 && view.dtype == pieces[0].view.dtype;
@@ -48,7 +57,7 @@ Status check_constant(const Value& value) {
 
 Status check_node(const Graph& graph, NodeId n, std::vector<bool>* defined) {
   const Node& node = graph.node(n);
-  std::vector<ValueType> types;
+  std::vector<ValueType> types(is_tensor_op(node.op) ? node.outputs.size() : 0);
   LMN_RETURN_IF_ERROR(infer(graph, node, &types));
   const std::string where = std::string(name(node.op)) + " '" + node.name + "'";
   for (ValueId id : node.inputs) {

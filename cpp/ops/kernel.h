@@ -18,6 +18,7 @@
 #include "ops/op.h"
 #include "ops/op_args.h"
 #include "ops/packed_matrix.h"
+#include "ops/tensor_kernel.h"
 #include "ops/worker.h"
 
 namespace lmn::ops {
@@ -50,6 +51,8 @@ struct KernelTable {
   // Fills `data` (matrix.bytes, 64-byte aligned): every worker writes its own panels.
   void (*pack)(const PackRequest& request, const PackedMatrix& matrix, std::byte* data,
                const Worker& worker) = nullptr;
+
+  TensorKernels tensor;  // of tensor_ops.def
 };
 
 }  // namespace lmn::ops

@@ -200,7 +200,7 @@ Status validate(const RopeKvWriteArgs& a) {
 }
 
 Status validate(const AttentionArgs& a) {
-  Front front("attention");
+  Front front("paged_attention");
   front.rows(a.rows)
       .kv(a.kv)
       .pointer(a.q, "q")
@@ -237,7 +237,7 @@ Status validate(const SiluMulArgs& a) {
 }
 
 Status validate(const AddArgs& a) {
-  return Front("add")
+  return Front("residual_add")
       .rows(a.rows)
       .at_least(a.columns, 1, "columns")
       .pointer(a.a, "a")

@@ -44,7 +44,7 @@ std::vector<std::vector<Access>> find_accesses(const graph::Graph& graph, const 
     };
     for (graph::ValueId id : node.inputs) add(id, false);
     for (graph::ValueId id : node.outputs) add(id, true);
-    if (node.op == graph::Op::kAttention) accesses.push_back({kSharedMemory, 0, 1, true});
+    if (node.op == graph::Op::kPagedAttention) accesses.push_back({kSharedMemory, 0, 1, true});
   }
   return out;
 }

@@ -201,7 +201,7 @@ class LayoutMaker {
     std::array<ValueId, 2> allowed{kNone, kNone};
     if (node.op == graph::Op::kLinear) allowed[0] = node.input(3);
     if (node.op == graph::Op::kRmsNorm) allowed[0] = node.inputs[0];
-    if (node.op == graph::Op::kAdd) allowed = {node.inputs[0], node.inputs[1]};
+    if (node.op == graph::Op::kResidualAdd) allowed = {node.inputs[0], node.inputs[1]};
     for (ValueId id : allowed) {
       if (id == kNone || layout_.place(id).buffer < 0) continue;
       const bool whole_rows = layout_.place(id).columns == layout_.buffer_of(id).columns;

@@ -243,7 +243,7 @@ Status PlanImpl::read_caches(const graph::Graph& graph) {
 Status PlanImpl::allocate(const graph::Graph& graph, const PlanOptions& options) {
   int64_t group = 1;
   for (const graph::Node& node : graph.nodes) {
-    if (node.op != graph::Op::kAttention) continue;
+    if (node.op != graph::Op::kPagedAttention) continue;
     const int64_t kv_heads = graph.value(node.inputs[1]).type.dims[0].size;
     group = std::max(group, node.attributes.get<int64_t>("heads") / kv_heads);
   }

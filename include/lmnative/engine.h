@@ -325,7 +325,7 @@ LMN_API lmn_status lmn_engine_trace_get(lmn_engine *engine, lmn_trace_event *eve
 
 /* What a part of the steps of one kind did since create, in the order of a step. */
 typedef struct lmn_profile_entry {
-  const char *op;     /* "linear", "attention", ... or "team", "engine"; static */
+  const char *op;     /* "linear", "paged_attention", ... or "team", "engine"; static */
   const char *name;   /* of the node, "blk.0.attn_output"; lives as long as the engine */
   uint32_t step_kind; /* LMN_STEP_* */
   uint32_t reserved;

@@ -104,7 +104,7 @@ class ProfileEntry(Record):
     __slots__ = ("op", "name", "step_kind", "calls", "run_ns", "wait_ns", "bytes", "operations")
 
     op: str
-    """An operator ("linear", "attention", …), "team" or "engine"."""
+    """An operator ("linear", "paged_attention", …), "team" or "engine"."""
     name: str
     """Of the operator in the model: "blk.0.attn_output"."""
     step_kind: str

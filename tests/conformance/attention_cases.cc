@@ -356,7 +356,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
     if (range.count > 0 && !ops::validate(a).ok()) return std::vector<float>();
     const int64_t group = s.heads / s.kv_heads;
     const size_t scratch = table.scratch_bytes(s.head_dim, group);
-    run_parts(table, Op::kAttention, &a, parts, {scratch});
+    run_parts(table, Op::kPagedAttention, &a, parts, {scratch});
     // With memory in common the same bits, whoever is last, and again with what a call leaves in
     // it.
     Bytes shared(table.shared_bytes(s.head_dim, group, parts));
@@ -364,7 +364,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
       if (shared.size() == 0) break;
       std::vector<float> again(y.size());
       a.y = again.data();
-      run_parts(table, Op::kAttention, &a, parts, {scratch, &shared, backwards});
+      run_parts(table, Op::kPagedAttention, &a, parts, {scratch, &shared, backwards});
       if (!y.empty() && std::memcmp(again.data(), y.data(), y.size() * sizeof(float)) != 0)
         return again.assign(1, NAN), again;  // of a length that the check refuses
     }
@@ -375,7 +375,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
 
 }  // namespace
 
-std::vector<Case> cases_of_Attention() {
+std::vector<Case> cases_of_PagedAttention() {
   std::vector<Case> cases;
   for (DType dtype : {DType::kF16, DType::kF32, DType::kQ8_0}) {
     add_attention(&cases, {dtype, 9, 3, 64, 32, {}});

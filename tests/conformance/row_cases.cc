@@ -173,7 +173,7 @@ std::vector<Case> cases_of_SiluMul() {
   return cases;
 }
 
-std::vector<Case> cases_of_Add() {
+std::vector<Case> cases_of_ResidualAdd() {
   std::vector<Case> cases;
   for (int64_t rows : kRowCounts) {
     for (int64_t columns : {1, 9, 64, 576}) {
@@ -186,7 +186,7 @@ std::vector<Case> cases_of_Add() {
           if (in_place) std::copy_n(first, y.size(), y.data());
           const ops::AddArgs a{range.count, in_place ? y.data() : first,
                                z->data() + range.begin * columns, y.data(), columns};
-          run_parts(table, Op::kAdd, &a, parts);
+          run_parts(table, Op::kResidualAdd, &a, parts);
           return y;
         };
         cases.push_back(std::move(c));

@@ -241,7 +241,7 @@ def test_bench_profile(model_path):
     for kind in ("decode", "prefill"):
         rows, total = report[kind]["rows"], report[kind]["total"]
         names = [row["name"] for row in rows]
-        assert {"linear ffn_down", "linear output", "attention", "team start", "engine sample"} <= set(names)
+        assert {"linear ffn_down", "linear output", "paged_attention", "team start", "engine sample"} <= set(names)
         assert len(set(names)) == len(names)
         assert [row["us"] for row in rows] == sorted((row["us"] for row in rows), reverse=True)
         assert sum(row["share"] for row in rows) == pytest.approx(1)

@@ -219,7 +219,7 @@ def test_profile_of_a_model(model_path):
         layer = 576 * (576 + 2 * 192) + 576 * 576 + 3 * 576 * 1536
         assert sum(linear.values()) == 2 * (tokens * 30 * layer + steps * 576 * 49152)
         assert linear["output"] == 2 * steps * 576 * 49152
-        attention = [entry for entry in stages if entry.op == "attention"]
+        attention = [entry for entry in stages if entry.op == "paged_attention"]
         assert [entry.operations for entry in attention] == [4 * 64 * 9 * sum(contexts)] * 30
         cached = sum(contexts) if kind == "decode" else 100
         assert all(0 <= entry.bytes - cached * 2 * 3 * 64 * 2 < tokens * 8192 for entry in attention)

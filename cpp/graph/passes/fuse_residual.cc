@@ -36,7 +36,7 @@ Result<Graph> fuse_residual(const Graph& graph, const PassOptions&) {
   std::vector<bool> gone(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.op != Op::kAdd) continue;
+    if (node.op != Op::kResidualAdd) continue;
     operand[n] = linear_operand(graph, uses, node);
     if (operand[n] < 0) continue;
     gone[static_cast<size_t>(graph.value(node.inputs[static_cast<size_t>(operand[n])]).producer)] =

@@ -13,7 +13,7 @@ namespace {
 
 // Whether rows may be chosen on operand 0 of `node` instead of on its result.
 bool commutes_with_gather(const Graph& graph, const Node& node) {
-  if (!schema(node.op).row_wise) return false;
+  if (is_tensor_op(node.op) || !schema(node.op).row_wise) return false;
   const ValueType& x = graph.value(node.inputs[0]).type;
   if (x.kind != Kind::kTensor || x.dtype != DType::kF32 || x.dims.size() != 2) return false;
   if (graph.value(node.inputs[0]).constant != nullptr) return false;

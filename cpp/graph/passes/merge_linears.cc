@@ -17,6 +17,7 @@ bool readers_take_views(const Graph& graph, const Uses& uses, ValueId id) {
   if (uses.is_output(id)) return false;
   for (NodeId reader : uses.of(id)) {
     const Node& node = graph.node(reader);
+    if (is_tensor_op(node.op)) return false;
     const Schema& spec = schema(node.op);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == id && !spec.operands[i].strided) return false;

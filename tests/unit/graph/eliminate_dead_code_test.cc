@@ -12,16 +12,17 @@ TEST(dead_code_goes_with_its_constants) {
   b.add(dead, unread, "dead too");
   b.output(b.add(x, x, "kept"), "y");
   const Graph before = finish(b);
-  EXPECT_EQ(nodes_of(before), std::string("%3 : f32[tokens, 8] = linear(x, w)  # dead\n"
-                                          "%4 : f32[tokens, 8] = add(%3, unread)  # dead too\n"
-                                          "%5 : f32[tokens, 8] = add(x, x)  # kept\n"
-                                          "output y = %5\n"));
+  EXPECT_EQ(nodes_of(before),
+            std::string("%3 : f32[tokens, 8] = linear(x, w)  # dead\n"
+                        "%4 : f32[tokens, 8] = residual_add(%3, unread)  # dead too\n"
+                        "%5 : f32[tokens, 8] = residual_add(x, x)  # kept\n"
+                        "output y = %5\n"));
   auto result = eliminate_dead_code(before, options());
   ASSERT_OK(result);
   EXPECT_EQ(to_text(*result),
             std::string("input x : f32[tokens, 8]\n"
                         "input unread : f32[tokens, 8]\n"  // callers still find what they bind
-                        "%2 : f32[tokens, 8] = add(x, x)  # kept\n"
+                        "%2 : f32[tokens, 8] = residual_add(x, x)  # kept\n"
                         "output y = %2\n"));
 }
 

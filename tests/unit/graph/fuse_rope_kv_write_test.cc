@@ -16,20 +16,20 @@ Graph merged(AttentionBlock& block) {
 TEST(rope_and_kv_write_on_one_matrix_become_one) {
   AttentionBlock block;
   block.attend();
-  EXPECT_EQ(
-      after(fuse_rope_kv_write, merged(block)),
-      std::string(
-          "%7 : f32[tokens, 128] = linear(x, {q,k,v}.weight) {precise=1}  # q+k+v\n"
-          "%8 : f32[tokens, 64] = columns(%7) {begin=0, count=64}  # q\n"
-          "%9 : f32[tokens, 32] = columns(%7) {begin=64, count=32}  # k\n"
-          "%10 : f32[tokens, 32] = columns(%7) {begin=96, count=32}  # v\n"
-          "%12 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # table\n"
-          "%13 : f32[tokens, 128], %14 : kv[2, 16] = rope_kv_write(%7, %12, kv_slots, kv.0) "
-          "{heads=4, style=halves}  # write\n"
-          "%15 : f32[tokens, 64] = columns(%13) {begin=0, count=64}  # rope_q\n"
-          "%16 : f32[tokens, 64] = attention(%15, %14, positions, sequence_index, block_tables) "
-          "{heads=4, scale=0.25}  # attention\n"
-          "output y = %16\n"));
+  EXPECT_EQ(after(fuse_rope_kv_write, merged(block)),
+            std::string(
+                "%7 : f32[tokens, 128] = linear(x, {q,k,v}.weight) {precise=1}  # q+k+v\n"
+                "%8 : f32[tokens, 64] = columns(%7) {begin=0, count=64}  # q\n"
+                "%9 : f32[tokens, 32] = columns(%7) {begin=64, count=32}  # k\n"
+                "%10 : f32[tokens, 32] = columns(%7) {begin=96, count=32}  # v\n"
+                "%12 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # table\n"
+                "%13 : f32[tokens, 128], %14 : kv[2, 16] = rope_kv_write(%7, %12, kv_slots, kv.0) "
+                "{heads=4, style=halves}  # write\n"
+                "%15 : f32[tokens, 64] = columns(%13) {begin=0, count=64}  # rope_q\n"
+                "%16 : f32[tokens, 64] = paged_attention(%15, %14, positions, sequence_index, "
+                "block_tables) "
+                "{heads=4, scale=0.25}  # attention\n"
+                "output y = %16\n"));
 }
 
 TEST(rope_on_separate_matrices_stays) {

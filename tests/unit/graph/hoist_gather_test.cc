@@ -27,13 +27,13 @@ TEST(rows_are_chosen_before_the_norm_and_the_head) {
   h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
   const Graph before = finish(h.b);
   EXPECT_EQ(nodes_of(before),
-            std::string("%4 : f32[tokens, 8] = add(x, x)  # sum\n"
+            std::string("%4 : f32[tokens, 8] = residual_add(x, x)  # sum\n"
                         "%5 : f32[tokens, 8] = rms_norm(%4, norm) {eps=1e-05}  # norm\n"
                         "%6 : f32[tokens, 100] = linear(%5, head) {precise=1}  # head\n"
                         "%7 : f32[outputs, 100] = gather_rows(%6, rows)  # rows\n"
                         "output logits = %7\n"));
   EXPECT_EQ(after(hoist_gather, before),
-            std::string("%2 : f32[tokens, 8] = add(x, x)  # sum\n"
+            std::string("%2 : f32[tokens, 8] = residual_add(x, x)  # sum\n"
                         "%3 : f32[outputs, 8] = gather_rows(%2, rows)  # rows\n"
                         "%5 : f32[outputs, 8] = rms_norm(%3, norm) {eps=1e-05}  # norm\n"
                         "%7 : f32[outputs, 100] = linear(%5, head) {precise=1}  # head\n"

@@ -17,18 +17,18 @@ TEST(q_k_and_v_become_one_linear_and_three_views) {
          std::string::npos);
   EXPECT_EQ(
       nodes_of(*result),
-      std::string(
-          "%7 : f32[tokens, 128] = linear(x, {q,k,v}.weight) {precise=1}  # q+k+v\n"
-          "%8 : f32[tokens, 64] = columns(%7) {begin=0, count=64}  # q\n"
-          "%9 : f32[tokens, 32] = columns(%7) {begin=64, count=32}  # k\n"
-          "%10 : f32[tokens, 32] = columns(%7) {begin=96, count=32}  # v\n"
-          "%12 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # table\n"
-          "%13 : f32[tokens, 64] = rope(%8, %12) {heads=4, style=halves}  # rope_q\n"
-          "%14 : f32[tokens, 32] = rope(%9, %12) {heads=2, style=halves}  # rope_k\n"
-          "%15 : kv[2, 16] = kv_write(%14, %10, kv_slots, kv.0)  # write\n"
-          "%16 : f32[tokens, 64] = attention(%13, %15, positions, sequence_index, block_tables) "
-          "{heads=4, scale=0.25}  # attention\n"
-          "output y = %16\n"));
+      std::string("%7 : f32[tokens, 128] = linear(x, {q,k,v}.weight) {precise=1}  # q+k+v\n"
+                  "%8 : f32[tokens, 64] = columns(%7) {begin=0, count=64}  # q\n"
+                  "%9 : f32[tokens, 32] = columns(%7) {begin=64, count=32}  # k\n"
+                  "%10 : f32[tokens, 32] = columns(%7) {begin=96, count=32}  # v\n"
+                  "%12 : f32[tokens, 16] = rope_table(positions, inv_freq) {magnitude=1}  # table\n"
+                  "%13 : f32[tokens, 64] = rope(%8, %12) {heads=4, style=halves}  # rope_q\n"
+                  "%14 : f32[tokens, 32] = rope(%9, %12) {heads=2, style=halves}  # rope_k\n"
+                  "%15 : kv[2, 16] = kv_write(%14, %10, kv_slots, kv.0)  # write\n"
+                  "%16 : f32[tokens, 64] = paged_attention(%13, %15, positions, sequence_index, "
+                  "block_tables) "
+                  "{heads=4, scale=0.25}  # attention\n"
+                  "output y = %16\n"));
 }
 
 TEST(biases_are_merged_in_the_order_of_the_weights) {

@@ -175,17 +175,17 @@ TEST(infers_kv_write_and_attention) {
         .i32({"tokens"})
         .i32({"tokens"})
         .i32(std::move(tables))
-        .infer(Op::kAttention, kAttention);
+        .infer(Op::kPagedAttention, kAttention);
   };
   expect(attention({"tokens", 64}, 2, {"sequences", "pages"}), "f32[tokens, 64]");
   expect(attention({"tokens", 64}, 3, {"sequences", "pages"}),
-         "attention 'n': kv is kv[3, 16], expected KV heads that divide 4 heads");
+         "paged_attention 'n': kv is kv[3, 16], expected KV heads that divide 4 heads");
   expect(attention({"tokens", 48}, 2, {"sequences", "pages"}),
-         "attention 'n': q is f32[tokens, 48], expected 4 * 16 columns");
+         "paged_attention 'n': q is f32[tokens, 48], expected 4 * 16 columns");
   expect(attention({"outputs", 64}, 2, {"sequences", "pages"}),
-         "attention 'n': positions is i32[tokens], expected the rows of q, f32[outputs, 64]");
+         "paged_attention 'n': positions is i32[tokens], expected the rows of q, f32[outputs, 64]");
   expect(attention({"tokens", 64}, 2, {"sequences"}),
-         "attention 'n': block_tables is i32[sequences], expected i32[sequences, pages]");
+         "paged_attention 'n': block_tables is i32[sequences], expected i32[sequences, pages]");
 }
 
 TEST(infers_fused_rope_kv_write) {
@@ -206,11 +206,11 @@ TEST(infers_fused_rope_kv_write) {
 }
 
 TEST(infers_pointwise_and_rows) {
-  for (Op op : {Op::kAdd, Op::kSiluMul}) {
+  for (Op op : {Op::kResidualAdd, Op::kSiluMul}) {
     expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).infer(op), "f32[tokens, 8]");
   }
-  expect(Case().f32({"tokens", 8}).f32({"outputs", 8}).infer(Op::kAdd),
-         "add 'n': b is f32[outputs, 8], expected f32[tokens, 8]");
+  expect(Case().f32({"tokens", 8}).f32({"outputs", 8}).infer(Op::kResidualAdd),
+         "residual_add 'n': b is f32[outputs, 8], expected f32[tokens, 8]");
   expect(Case().f32({"tokens", 8}).i32({"outputs"}).infer(Op::kGatherRows), "f32[outputs, 8]");
   expect(
       Case().f32({"tokens", 8}).infer(Op::kColumns, {{"begin", int64_t{2}}, {"count", int64_t{6}}}),
@@ -240,24 +240,26 @@ TEST(infers_quantize) {
 }
 
 TEST(refuses_missing_and_unknown_operands_and_attributes) {
-  expect(Case().f32({"tokens", 8}).infer(Op::kAdd), "add 'n': operand b is missing");
-  expect(Case().f32({"tokens", 8}).none().infer(Op::kAdd), "add 'n': operand b is missing");
-  expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).f32({"tokens", 8}).infer(Op::kAdd),
-         "add 'n': 3 operands, expected at most 2");
+  expect(Case().f32({"tokens", 8}).infer(Op::kResidualAdd),
+         "residual_add 'n': operand b is missing");
+  expect(Case().f32({"tokens", 8}).none().infer(Op::kResidualAdd),
+         "residual_add 'n': operand b is missing");
+  expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).f32({"tokens", 8}).infer(Op::kResidualAdd),
+         "residual_add 'n': 3 operands, expected at most 2");
   expect(Case().f32({"tokens", 8}).weight(DType::kF32, {8}).infer(Op::kRmsNorm),
          "rms_norm 'n': attribute 'eps' is missing");
   expect(
       Case().f32({"tokens", 8}).weight(DType::kF32, {8}).infer(Op::kRmsNorm, {{"eps", int64_t{1}}}),
       "rms_norm 'n': attribute 'eps' is not a float");
-  expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).infer(Op::kAdd, kNorm),
-         "add 'n': attribute 'eps' is not one of this operator");
+  expect(Case().f32({"tokens", 8}).f32({"tokens", 8}).infer(Op::kResidualAdd, kNorm),
+         "residual_add 'n': attribute 'eps' is not one of this operator");
   Case out_of_range;
   out_of_range.operands = {0, 7};
   expect(out_of_range.f32({"tokens", 8}).infer(Op::kQuantize),
          "quantize 'n': 3 operands, expected at most 1");
   Case dangling;
   dangling.f32({"tokens", 8}).operands.push_back(7);
-  expect(dangling.infer(Op::kAdd), "add 'n': operand b is value 7 of 1");
+  expect(dangling.infer(Op::kResidualAdd), "residual_add 'n': operand b is value 7 of 1");
 }
 
 namespace {
@@ -284,20 +286,20 @@ TEST(verify_accepts_what_the_builder_made) { EXPECT(verify(sound()).ok()); }
 TEST(verify_refuses_broken_order_and_types) {
   Graph swapped = sound();
   std::swap(swapped.nodes[0], swapped.nodes[1]);
-  expect_refused(swapped, "add 'second' reads %2 before it is defined");
+  expect_refused(swapped, "residual_add 'second' reads %2 before it is defined");
 
   Graph two_producers = sound();
   two_producers.nodes[1].outputs = two_producers.nodes[0].outputs;
-  expect_refused(two_producers, "add 'second': output 0 is %2, which is not its own");
+  expect_refused(two_producers, "residual_add 'second': output 0 is %2, which is not its own");
 
   Graph missing_output = sound();
   missing_output.nodes[1].outputs.clear();
-  expect_refused(missing_output, "add 'second' has 0 outputs, expected 1");
+  expect_refused(missing_output, "residual_add 'second' has 0 outputs, expected 1");
 
   Graph wrong_type = sound();
   wrong_type.values[3].type = tensor(DType::kF32, {"tokens", 9});
   expect_refused(wrong_type,
-                 "add 'second': %3 is declared as f32[tokens, 9] and is f32[tokens, 8]");
+                 "residual_add 'second': %3 is declared as f32[tokens, 9] and is f32[tokens, 8]");
 
   Graph undefined = sound();
   undefined.outputs[0].value = 17;

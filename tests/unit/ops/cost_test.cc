@@ -158,7 +158,7 @@ TEST(element_by_element) {
   add.rows = 2;
   add.columns = 10;
   expect_cost(cost(add), 240, 20);
-  expect_cost(cost(Op::kAdd, &add), 240, 20);
+  expect_cost(cost(Op::kResidualAdd, &add), 240, 20);
 }
 
 }  // namespace

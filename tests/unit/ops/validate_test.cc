@@ -128,7 +128,7 @@ TEST(what_can_be_packed) {
 TEST(by_operator) {
   float x[4] = {};
   const AddArgs a{1, x, x, nullptr, 4};
-  EXPECT(says(validate(Op::kAdd, &a), Code::kInvalidArgument, "add: y is a null pointer"));
+  EXPECT(says(validate(Op::kResidualAdd, &a), Code::kInvalidArgument, "residual_add: y is a null pointer"));
 }
 
 // The reference kernels against arithmetic done by hand.
@@ -179,7 +179,7 @@ TEST(reference_by_hand) {
   const int32_t position = 1, zero = 0;
   float attended[8];
   const AttentionArgs attention{1, q, 8, &kv, &position, &zero, &zero, 1, attended, 1, 1.0f};
-  table.run[static_cast<int>(Op::kAttention)](&attention, {});
+  table.run[static_cast<int>(Op::kPagedAttention)](&attention, {});
   EXPECT_NEAR(attended[0], 4.0, 1e-6);
   EXPECT_NEAR(attended[7], 4.0, 1e-6);
 }

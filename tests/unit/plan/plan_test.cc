@@ -447,7 +447,7 @@ TEST(views_reach_only_kernels_that_take_strides) {
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 4}));
   b.output(b.add(columns(b, x, 0), columns(b, x, 2), "sum"), "y");
   expect_error(plan::Plan::build(finish(b), device, *team, plan_options(2)), Code::kUnsupported,
-               "add 'sum' reads whole rows, and its operand a is a view of some columns");
+               "residual_add 'sum' reads whole rows, and its operand a is a view of some columns");
   Builder view;
   const ValueId z = view.input("x", tensor(DType::kF32, {"tokens", 4}));
   view.output(columns(view, z, 0), "y");

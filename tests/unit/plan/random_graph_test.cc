@@ -130,7 +130,7 @@ std::vector<Matrix> evaluate(const Graph& graph, const std::vector<Matrix>& inpu
       for (size_t c = 0; c < width; ++c) {
         const size_t i = r * width + c;
         switch (node.op) {
-          case Op::kAdd:
+          case Op::kResidualAdd:
             y[i] = a[i] + values[static_cast<size_t>(node.inputs[1])][i];
             break;
           case Op::kRmsNorm:

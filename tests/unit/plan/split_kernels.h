@@ -97,9 +97,9 @@ inline ops::KernelTable split_kernels() {
   set(Op::kRopeTable, split_detail::run<Op::kRopeTable, ops::RopeTableArgs>);
   set(Op::kRope, split_detail::run<Op::kRope, ops::RopeArgs>);
   set(Op::kKvWrite, split_detail::run<Op::kKvWrite, ops::KvWriteArgs>);
-  set(Op::kAttention, split_detail::run<Op::kAttention, ops::AttentionArgs>);
+  set(Op::kPagedAttention, split_detail::run<Op::kPagedAttention, ops::AttentionArgs>);
   set(Op::kSiluMul, split_detail::run<Op::kSiluMul, ops::SiluMulArgs>);
-  set(Op::kAdd, split_detail::run<Op::kAdd, ops::AddArgs>);
+  set(Op::kResidualAdd, split_detail::run<Op::kResidualAdd, ops::AddArgs>);
   set(Op::kGatherRows, split_detail::run<Op::kGatherRows, ops::GatherRowsArgs>);
   set(Op::kQuantize, split_detail::run<Op::kQuantize, ops::QuantizeArgs>);
   set(Op::kRmsNormQuantize, split_detail::run<Op::kRmsNormQuantize, ops::RmsNormQuantizeArgs>);
