@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Program: a graph of general tensors that runs. Shapes of inputs may differ from run to run: for
+// every combination a specialisation is made once (specialization.h): all types inferred, shape
+// arithmetic folded away, kernels bound, memory laid out. Running one allocates nothing but outputs
+// that the caller did not bring and values whose shapes depend on data.
+//
+// Threads: run() may be called by any number of threads at once; each run has its own frame of
+// intermediate values. Results do not depend on the team (DESIGN section 7).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/status.h"
+#include "graph/graph.h"
+#include "ops/tensor_kernel.h"
+#include "parallel/thread_team.h"
+
+namespace lmn::plan {
+
+struct ProgramOptions {
+  // Combinations of input shapes whose specialisations are kept; the least recently used goes
+  // first.
+  int64_t max_specializations = 64;
+  // UNSUPPORTED names a run whose intermediate values need more bytes than this; 0: no limit.
+  int64_t max_arena_bytes = 0;
+};
+
+struct ProgramPort {
+  std::string name;
+  graph::ValueType type;  // of an input: what a run may bring
+};
+
+struct Specialization;
+struct Frame;
+using AllocateFn = ops::AllocateTensor;
+
+class Program {
+ public:
+  // The device outlives the program; constants of the graph are read where they lie. UNSUPPORTED
+  // names an operator that the device lacks.
+  static Result<std::unique_ptr<Program>> create(graph::Graph graph, Device& device,
+                                                 const ProgramOptions& options);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  const std::vector<ProgramPort>& inputs() const { return inputs_; }
+  const std::vector<ProgramPort>& outputs() const { return outputs_; }
+  const graph::Graph& graph() const { return graph_; }
+
+  // Inputs are lent for the call, aligned to their element size. An output whose tensor has data is
+  // the caller's buffer and must have the output's type; the others are allocated, 64-byte aligned.
+  // `team`: null, or one that nobody else uses now; without it the calling thread does everything.
+  // INVALID_ARGUMENT names an input and what it should be, or an operator and what its data lack.
+  Status run(std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs,
+             parallel::ThreadTeam* team) const;
+
+ private:
+  Program(graph::Graph graph, Device& device, const ProgramOptions& options);
+
+  Status check_input(size_t i, const ops::RuntimeValue& value,
+                     std::vector<std::pair<std::string, int64_t>>* symbols) const;
+  Result<std::shared_ptr<const Specialization>> specialize(
+      std::span<const ops::RuntimeValue> inputs) const;
+  Result<std::unique_ptr<Frame>> take_frame(const Specialization& s, int workers) const;
+  Status run_in(const Specialization& s, Frame& frame, std::span<const ops::RuntimeValue> inputs,
+                std::span<ops::RuntimeValue> outputs, parallel::ThreadTeam* team) const;
+  Status bind_outputs(const Specialization& s, Frame& frame,
+                      std::span<ops::RuntimeValue> outputs) const;
+  Status finish_output(const Specialization& s, Frame& frame, size_t i,
+                       ops::RuntimeValue* output) const;
+  void run_stages(const Specialization& s, Frame& frame, size_t begin, size_t end,
+                  parallel::ThreadTeam* team) const;
+  Status run_late(const Specialization& s, Frame& frame, graph::NodeId node,
+                  parallel::ThreadTeam* team) const;
+  Status run_control(graph::NodeId node, std::span<const ops::RuntimeValue* const> inputs,
+                     std::span<ops::RuntimeValue> outputs, parallel::ThreadTeam* team) const;
+
+  graph::Graph graph_;
+  Device& device_;
+  const ProgramOptions options_;
+  AllocateFn allocate_;
+  std::vector<ProgramPort> inputs_, outputs_;
+  // Of every node: the programs of its subgraphs, in the order of its attributes.
+  std::vector<std::vector<std::unique_ptr<Program>>> children_;
+
+  mutable std::mutex mutex_;  // of specializations_
+  mutable std::vector<std::shared_ptr<const Specialization>> specializations_;  // recent ones first
+};
+
+}  // namespace lmn::plan

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/program/specialization.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
+#include "core/check.h"
+#include "plan/arena.h"
+
+namespace lmn::plan {
+namespace {
+
+using graph::kNone;
+using graph::Node;
+using graph::ValueId;
+using ops::Operand;
+using ops::TensorType;
+
+// Results up to so many bytes are kept with a specialisation; larger ones are computed in every run
+// (what follows from constants alone was folded when the program was made).
+constexpr int64_t kMaxFoldedBytes = 64 * 1024;
+
+class Specializer {
+ public:
+  Specializer(const graph::Graph& graph, const ops::TensorKernels& kernels,
+              const AllocateFn& allocate, Specialization* out)
+      : graph_(graph), kernels_(kernels), allocate_(allocate), s_(*out) {}
+
+  Status run() {
+    start();
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) LMN_RETURN_IF_ERROR(infer(n));
+    find_needed();
+    LMN_RETURN_IF_ERROR(bind_stages());
+    place();
+    find_barriers();
+    return {};
+  }
+
+ private:
+  static size_t at(int32_t id) { return static_cast<size_t>(id); }
+  const Node& node_of(const ProgramStage& stage) const { return graph_.nodes[at(stage.node)]; }
+
+  void start() {
+    const size_t count = graph_.values.size();
+    s_.values.resize(count);
+    s_.states.assign(count, ValueState::kUnused);
+    s_.roots.resize(count);
+    for (size_t i = 0; i < count; ++i) s_.roots[i] = static_cast<int32_t>(i);
+    s_.table.assign(count, nullptr);
+    for (size_t i = 0; i < count; ++i) {
+      const graph::Value& value = graph_.values[i];
+      if (value.constant == nullptr) continue;
+      const TensorView& view = value.constant->pieces[0].view;
+      set_known(i, view.dtype, view.shape, const_cast<std::byte*>(view.data));
+    }
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const size_t id = at(graph_.inputs[i]);
+      s_.values[id].present = true;
+      s_.values[id].type = s_.input_types[i];
+      s_.states[id] = s_.input_types[i].is_known() ? ValueState::kPlaced : ValueState::kLate;
+    }
+    is_folded_.assign(graph_.nodes.size(), false);
+  }
+
+  void set_known(size_t id, DType dtype, const Shape& shape, std::byte* data) {
+    Operand& value = s_.values[id];
+    value.present = true;
+    value.type.dtype = dtype;
+    value.type.shape = shape;
+    value.data = data;
+    s_.states[id] = ValueState::kKnown;
+    s_.table[id] = data;
+  }
+
+  std::vector<Operand> operands_of(const Node& node) const {
+    std::vector<Operand> operands(node.inputs.size());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (node.inputs[i] != kNone) operands[i] = s_.values[at(node.inputs[i])];
+    }
+    return operands;
+  }
+
+  // Types of a node's outputs, and their elements where they follow from what is known.
+  Status infer(size_t n) {
+    const Node& node = graph_.nodes[n];
+    LMN_CHECK(is_tensor_op(node.op));
+    const ops::TensorOp op = tensor_op(node.op);
+    bool all_known = true, any_late = false;
+    for (ValueId id : node.inputs) {
+      if (id == kNone) continue;
+      all_known &= s_.states[at(id)] == ValueState::kKnown;
+      any_late |= s_.states[at(id)] == ValueState::kLate;
+    }
+    const std::vector<Operand> operands = operands_of(node);
+    const ops::TensorNode view(op, node.attributes, node.name, operands,
+                               static_cast<int>(node.outputs.size()));
+    std::vector<TensorType> types(node.outputs.size());
+    const bool is_value = ops::op_class(op) == ops::OpClass::kValue;
+    bool placed = !any_late && ops::op_class(op) == ops::OpClass::kKernel;
+    if (placed || (is_value && all_known)) LMN_RETURN_IF_ERROR(ops::infer(view, types));
+    for (const TensorType& type : types) placed &= type.is_known();
+
+    const bool from_shape = name(op) == "Shape" || name(op) == "Size";
+    if ((all_known || (from_shape && !any_late)) && (placed || is_value) && !is_random(op)) {
+      bool small = true;
+      for (const TensorType& type : types) {
+        if (!placed) break;
+        LMN_ASSIGN_OR_RETURN(const int64_t bytes, tensor_bytes(type.dtype, type.shape));
+        small &= bytes <= kMaxFoldedBytes;
+      }
+      if (small) {
+        LMN_ASSIGN_OR_RETURN(const bool folded, fold(view, node));
+        is_folded_[n] = folded;
+        if (folded) return {};
+      }
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      const size_t id = at(node.outputs[i]);
+      s_.values[id].present = true;
+      s_.values[id].type = placed ? types[i] : TensorType{};
+      s_.states[id] = placed ? ValueState::kPlaced : ValueState::kLate;
+    }
+    return {};
+  }
+
+  // False: an output is no tensor.
+  Result<bool> fold(const ops::TensorNode& view, const Node& node) {
+    std::vector<ops::RuntimeValue> inputs(node.inputs.size()), outputs(node.outputs.size());
+    std::vector<const ops::RuntimeValue*> pointers(inputs.size(), nullptr);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (node.inputs[i] == kNone) continue;
+      const Operand& operand = s_.values[at(node.inputs[i])];
+      inputs[i].tensor.dtype = operand.type.dtype;
+      inputs[i].tensor.shape = operand.type.shape;
+      inputs[i].tensor.data = const_cast<std::byte*>(operand.data);
+      pointers[i] = &inputs[i];
+    }
+    LMN_RETURN_IF_ERROR(compute_now(kernels_, view, pointers, outputs, allocate_));
+    for (const ops::RuntimeValue& output : outputs) {
+      if (output.kind != ops::ValueKind::kTensor) return false;
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor& tensor = outputs[i].tensor;
+      s_.owned.push_back(tensor);
+      set_known(at(node.outputs[i]), tensor.dtype, tensor.shape, tensor.data);
+    }
+    return true;
+  }
+
+  void find_needed() {
+    needed_.assign(graph_.values.size(), false);
+    for (const graph::Output& output : graph_.outputs) needed_[at(output.value)] = true;
+    for (size_t n = graph_.nodes.size(); n-- > 0;) {
+      if (is_folded_[n] || !is_needed(graph_.nodes[n])) continue;
+      for (ValueId id : graph_.nodes[n].inputs) {
+        if (id != kNone) needed_[at(id)] = true;
+      }
+    }
+  }
+  bool is_needed(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [this](ValueId id) { return needed_[at(id)]; });
+  }
+
+  Status bind_stages() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (is_folded_[n] || !is_needed(node)) continue;
+      ProgramStage stage;
+      stage.node = static_cast<graph::NodeId>(n);
+      stage.late = s_.states[at(node.outputs[0])] == ValueState::kLate;
+      const ops::TensorOp op = tensor_op(node.op);
+      if (!stage.late && keeps_bytes(op)) {  // another view of the same bytes
+        s_.roots[at(node.outputs[0])] = s_.roots[at(node.inputs[0])];
+        continue;
+      }
+      if (stage.late) {
+        s_.has_late = true;
+        stage.barrier_before = true;
+      } else {
+        LMN_RETURN_IF_ERROR(bind(node, op, &stage));
+      }
+      s_.stages.push_back(std::move(stage));
+    }
+    return {};
+  }
+
+  Status bind(const Node& node, ops::TensorOp op, ProgramStage* stage) {
+    const std::vector<Operand> operands = operands_of(node);
+    std::vector<TensorType> types;
+    double bytes = 0;
+    for (ValueId id : node.outputs) types.push_back(s_.values[at(id)].type);
+    const ops::TensorNode view(op, node.attributes, node.name, operands,
+                               static_cast<int>(node.outputs.size()));
+    LMN_RETURN_IF_ERROR(kernels_.bind(view, types, &stage->kernel));
+    for (const Operand& operand : operands) {
+      if (operand.present && operand.type.ranked()) {
+        bytes +=
+            static_cast<double>(operand.type.shape.elements() * element_bytes(operand.type.dtype));
+      }
+    }
+    for (const TensorType& type : types)
+      bytes += static_cast<double>(type.shape.elements() * element_bytes(type.dtype));
+    stage->cost = stage->kernel.cost > 0 ? stage->kernel.cost : 20 + bytes / 8;
+    s_.scratch_bytes = std::max<int64_t>(
+        s_.scratch_bytes, align_up(static_cast<int64_t>(stage->kernel.scratch_bytes)));
+    return {};
+  }
+
+  // Whose bytes a value has: of a placed value that no input and no constant is, the arena's.
+  bool is_computed(int32_t root) const { return graph_.value(root).producer != kNone; }
+
+  // Lifetimes, buffers that are taken over, outputs that are written where the caller wants them.
+  void place() {
+    const int end = static_cast<int>(s_.stages.size());
+    std::vector<int> first(graph_.values.size(), -1), last(graph_.values.size(), -1);
+    for (int i = 0; i < end; ++i) {
+      const Node& node = node_of(s_.stages[static_cast<size_t>(i)]);
+      for (ValueId id : node.inputs) {
+        if (id != kNone) last[root(id)] = i;
+      }
+      for (ValueId id : node.outputs) {
+        first[root(id)] = i;
+        last[root(id)] = std::max(last[root(id)], i);
+      }
+    }
+    std::vector<bool> claimed(graph_.values.size(), false);
+    for (const graph::Output& output : graph_.outputs) {
+      const auto id = static_cast<int32_t>(root(output.value));
+      const bool direct = s_.states[at(output.value)] == ValueState::kPlaced && is_computed(id) &&
+                          s_.states[at(id)] == ValueState::kPlaced && !claimed[at(id)];
+      s_.output_is_direct.push_back(direct);
+      if (direct) claimed[at(id)] = true;
+      last[at(id)] = end;
+    }
+    for (int i = 0; i < end; ++i) take_over(i, claimed, &first, &last);
+
+    std::vector<Interval> intervals;
+    std::vector<int32_t> ids;
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      const bool own = s_.roots[id] == static_cast<int32_t>(id) &&
+                       s_.states[id] == ValueState::kPlaced && first[id] >= 0 && !claimed[id];
+      if (!own) continue;
+      const TensorType& type = s_.values[id].type;
+      intervals.push_back(
+          {type.shape.elements() * element_bytes(type.dtype), first[id], last[id], 0});
+      ids.push_back(static_cast<int32_t>(id));
+    }
+    s_.arena_bytes = assign_offsets(intervals);
+    for (size_t i = 0; i < ids.size(); ++i)
+      s_.placements.push_back({ids[i], intervals[i].offset, intervals[i].bytes});
+    for (ProgramStage& stage : s_.stages) {
+      const Node& node = node_of(stage);
+      stage.operands = s_.operands.size();
+      s_.operand_counts.push_back(static_cast<int32_t>(node.inputs.size()));
+      for (ValueId id : node.inputs)
+        s_.operands.push_back(id == kNone ? -1 : static_cast<int32_t>(root(id)));
+      for (ValueId id : node.outputs) s_.operands.push_back(static_cast<int32_t>(root(id)));
+    }
+  }
+
+  // Output 0 of stage i in the buffer of an operand that nobody reads afterwards.
+  void take_over(int i, const std::vector<bool>& claimed, std::vector<int>* first,
+                 std::vector<int>* last) {
+    const ProgramStage& stage = s_.stages[static_cast<size_t>(i)];
+    if (stage.late || stage.kernel.in_place < 0) return;
+    const Node& node = node_of(stage);
+    const auto from = static_cast<int32_t>(root(node.inputs[at(stage.kernel.in_place)]));
+    const auto to = static_cast<int32_t>(root(node.outputs[0]));
+    if (!is_computed(from) || s_.states[at(from)] != ValueState::kPlaced || claimed[at(from)] ||
+        claimed[at(to)] || (*last)[at(from)] != i || to != node.outputs[0]) {
+      return;
+    }
+    for (int32_t& r : s_.roots) {
+      if (r == to) r = from;
+    }
+    (*last)[at(from)] = (*last)[at(to)];
+    (*first)[at(to)] = -1;
+  }
+
+  size_t root(ValueId id) const { return at(s_.roots[at(id)]); }
+
+  // Stages between two barriers touch no bytes that one of them writes.
+  void find_barriers() {
+    struct Range {
+      int64_t begin, end;
+      bool write;
+    };
+    std::vector<Range> ranges;
+    std::vector<Specialization::Placement> of_root(graph_.values.size(), {-1, 0, 0});
+    for (const Specialization::Placement& p : s_.placements) of_root[at(p.root)] = p;
+    // Outputs lie outside of the arena, each in a space of its own past its end.
+    int64_t outside = s_.arena_bytes;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      if (!s_.output_is_direct[i]) continue;
+      const auto id = static_cast<int32_t>(root(graph_.outputs[i].value));
+      of_root[at(id)] = {id, outside, 1};
+      outside += 1;
+    }
+    for (ProgramStage& stage : s_.stages) {
+      const Node& node = node_of(stage);
+      std::vector<Range> own;
+      const auto add = [&](ValueId id, bool write) {
+        if (id == kNone) return;
+        const auto& p = of_root[root(id)];
+        if (p.root >= 0) own.push_back({p.offset, p.offset + std::max<int64_t>(p.bytes, 1), write});
+      };
+      for (ValueId id : node.inputs) add(id, false);
+      for (ValueId id : node.outputs) add(id, true);
+      bool conflict = stage.late;
+      for (const Range& a : own) {
+        for (const Range& b : ranges)
+          conflict |= (a.write || b.write) && a.begin < b.end && b.begin < a.end;
+      }
+      if (conflict) ranges.clear();
+      stage.barrier_before = conflict;
+      ranges.insert(ranges.end(), own.begin(), own.end());
+    }
+  }
+
+  const graph::Graph& graph_;
+  const ops::TensorKernels& kernels_;
+  const AllocateFn& allocate_;
+  Specialization& s_;
+  std::vector<bool> is_folded_, needed_;
+};
+
+}  // namespace
+
+Specialization::Specialization() = default;
+Specialization::~Specialization() = default;
+
+Result<int64_t> tensor_bytes(DType dtype, const Shape& shape) {
+  int64_t bytes = element_bytes(dtype);
+  bool empty = false, overflow = false;
+  for (int i = 0; i < shape.rank; ++i) {
+    empty |= shape[i] == 0;
+    overflow |= __builtin_mul_overflow(bytes, shape[i], &bytes);
+  }
+  if (empty) return int64_t{0};
+  if (overflow) {
+    return error(Code::kUnsupported, "a tensor of shape %s has more bytes than 64 bits can count",
+                 shape.to_string().c_str());
+  }
+  return bytes;
+}
+
+bool keeps_bytes(ops::TensorOp op) {
+  static const std::unordered_set<std::string_view> kOps = {"Identity", "Reshape", "Flatten",
+                                                            "Squeeze", "Unsqueeze"};
+  return kOps.contains(name(op));
+}
+
+bool is_random(ops::TensorOp op) {
+  // Every operator that draws numbers has a seed.
+  return (" " + std::string(attribute_names(op)) + " ").find(" seed ") != std::string::npos;
+}
+
+Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& node,
+                   std::span<const ops::RuntimeValue* const> inputs,
+                   std::span<ops::RuntimeValue> outputs, const AllocateFn& allocate) {
+  if (ops::op_class(node.op()) == ops::OpClass::kValue)
+    return kernels.evaluate(node, {inputs, outputs, allocate});
+  std::vector<TensorType> types(outputs.size());
+  LMN_RETURN_IF_ERROR(ops::infer(node, types));
+  for (const TensorType& type : types) {
+    if (!type.is_known())
+      return node.fail("the shape of an output does not follow from its inputs");
+  }
+  ops::TensorKernel kernel;
+  LMN_RETURN_IF_ERROR(kernels.bind(node, types, &kernel));
+  std::vector<std::byte*> table;
+  std::vector<int32_t> in, out;
+  for (const ops::RuntimeValue* value : inputs) {
+    in.push_back(value == nullptr ? -1 : static_cast<int32_t>(table.size()));
+    if (value != nullptr) table.push_back(value->tensor.data);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    LMN_ASSIGN_OR_RETURN(outputs[i].tensor, allocate(types[i].dtype, types[i].shape));
+    outputs[i].kind = ops::ValueKind::kTensor;
+    out.push_back(static_cast<int32_t>(table.size()));
+    table.push_back(outputs[i].tensor.data);
+  }
+  Tensor scratch;
+  if (kernel.scratch_bytes > 0) {
+    LMN_ASSIGN_OR_RETURN(scratch,
+                         allocate(DType::kU8, {static_cast<int64_t>(kernel.scratch_bytes)}));
+  }
+  std::atomic<const char*> failure{nullptr};
+  kernel.run(kernel.state.get(), {table.data(), in.data(), out.data(), &failure},
+             {0, 0, 1, scratch.data, nullptr});
+  if (failure.load() != nullptr) return node.fail("%s", failure.load());
+  return {};
+}
+
+Result<std::shared_ptr<const Specialization>> make_specialization(
+    const graph::Graph& graph, const ops::TensorKernels& kernels,
+    std::vector<ops::TensorType> input_types, const AllocateFn& allocate) {
+  auto s = std::make_shared<Specialization>();
+  s->input_types = std::move(input_types);
+  LMN_RETURN_IF_ERROR(Specializer(graph, kernels, allocate, s.get()).run());
+  return std::shared_ptr<const Specialization>(std::move(s));
+}
+
+}  // namespace lmn::plan

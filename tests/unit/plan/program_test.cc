@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs of general tensors: known, placed and late values; buffers of the caller; any team.
+#include "plan/program/program.h"
+
+#include <cstring>
+#include <thread>
+
+#include "cpu/cpu_device.h"
+#include "ops/kernel.h"
+#include "plan/program/specialization.h"
+#include "testing.h"
+
+namespace {
+
+using namespace lmn;
+using graph::Graph;
+using graph::Op;
+using graph::ValueId;
+using plan::Program;
+
+Tensor owned(DType dtype, Shape shape, const void* data) {
+  const auto bytes = static_cast<size_t>(shape.elements() * info(dtype).block_bytes);
+  auto memory = std::make_shared<std::vector<std::byte>>(bytes + 1);
+  if (bytes > 0) std::memcpy(memory->data(), data, bytes);
+  return {dtype, shape, memory->data(), memory};
+}
+template <typename T>
+Tensor owned(DType dtype, Shape shape, const std::vector<T>& values) {
+  return owned(dtype, shape, values.data());
+}
+ops::RuntimeValue value(Tensor tensor) {
+  ops::RuntimeValue out;
+  out.tensor = std::move(tensor);
+  return out;
+}
+template <typename T>
+std::vector<T> elements(const ops::RuntimeValue& v) {
+  return {v.tensor.as<T>(), v.tensor.as<T>() + v.tensor.shape.elements()};
+}
+
+ValueId node(Graph* g, Op op, std::vector<ValueId> inputs, ops::Attributes attributes = {}) {
+  auto id = g->add(op, std::move(inputs), std::move(attributes), "n");
+  EXPECT(id.ok());
+  if (!id.ok()) throw std::runtime_error(std::string(id.status().message()));
+  return g->node(*id).outputs[0];
+}
+
+struct Ran {
+  std::unique_ptr<Device> device = *cpu::create_cpu_device("");
+  std::unique_ptr<Program> program;
+  explicit Ran(Graph g) {
+    auto made = Program::create(std::move(g), *device, {});
+    EXPECT(made.ok());
+    if (!made.ok()) throw std::runtime_error(std::string(made.status().message()));
+    program = std::move(*made);
+  }
+};
+
+// relu(a @ b + bias), a is [batch, 3]
+Graph small() {
+  Graph g;
+  const ValueId a = g.add_input("a", graph::tensor(DType::kF32, {"batch", 3}));
+  const ValueId b = g.add_constant("b", owned<float>(DType::kF32, {3, 2}, {1, 2, 3, 4, 5, 6}));
+  const ValueId bias = g.add_constant("bias", owned<float>(DType::kF32, {2}, {-10, 1}));
+  g.add_output(node(&g, Op::kRelu, {node(&g, Op::kAdd, {node(&g, Op::kMatMul, {a, b}), bias})}),
+               "y");
+  return g;
+}
+
+TEST(every_batch_size_is_one_specialisation) {
+  Ran r(small());
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t batch : {1, 2, 5}) {
+      std::vector<float> x(static_cast<size_t>(batch) * 3, 1.0f);
+      const std::vector<ops::RuntimeValue> in = {value(owned(DType::kF32, {batch, 3}, x))};
+      std::vector<ops::RuntimeValue> out(1);
+      EXPECT(r.program->run(in, out, nullptr).ok());
+      EXPECT_EQ(out[0].tensor.shape.to_string(), Shape({batch, 2}).to_string());
+      for (int64_t i = 0; i < batch; ++i) {
+        EXPECT_EQ(elements<float>(out[0])[static_cast<size_t>(2 * i)], 0.0f);
+        EXPECT_EQ(elements<float>(out[0])[static_cast<size_t>(2 * i + 1)], 13.0f);
+      }
+    }
+  }
+}
+
+TEST(the_buffer_of_the_caller_is_written_and_its_type_checked) {
+  Ran r(small());
+  const std::vector<float> x = {1, 1, 1};
+  const std::vector<ops::RuntimeValue> in = {value(owned(DType::kF32, {1, 3}, x))};
+  std::vector<ops::RuntimeValue> out = {value(owned<float>(DType::kF32, {1, 2}, {7, 7}))};
+  const std::byte* mine = out[0].tensor.data;
+  EXPECT(r.program->run(in, out, nullptr).ok());
+  EXPECT(out[0].tensor.data == mine);
+  EXPECT_EQ(elements<float>(out[0])[1], 13.0f);
+  out = {value(owned<float>(DType::kF32, {2, 1}, {7, 7}))};
+  EXPECT_EQ(std::string(r.program->run(in, out, nullptr).message()),
+            "the buffer of output 'y' is f32[2, 1], expected f32[1, 2]");
+}
+
+TEST(inputs_are_checked_by_name) {
+  Ran r(small());
+  std::vector<ops::RuntimeValue> out(1);
+  const std::vector<float> x(4, 1.0f);
+  const std::vector<ops::RuntimeValue> wide = {value(owned(DType::kF32, {1, 4}, x))};
+  EXPECT_EQ(std::string(r.program->run(wide, out, nullptr).message()),
+            "input 'a' is f32[1, 4], expected f32[batch, 3]");
+  const std::vector<ops::RuntimeValue> ints = {value(owned(DType::kI32, {1, 3}, x))};
+  EXPECT_EQ(std::string(r.program->run(ints, out, nullptr).message()),
+            "input 'a' is i32[1, 3], expected f32[batch, 3]");
+}
+
+// NonZero's shape depends on data, and what follows from it is late as well.
+TEST(late_values) {
+  Graph g;
+  const ValueId x = g.add_input("x", graph::tensor(DType::kF32, {"n"}));
+  const ValueId found = node(&g, Op::kNonZero, {x});
+  g.add_output(node(&g, Op::kShape, {found}), "shape");
+  g.add_output(node(&g, Op::kAdd, {found, found}), "twice");
+  g.add_output(x, "x");
+  g.add_output(node(&g, Op::kRelu, {x}), "relu");
+  Ran r(std::move(g));
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<ops::RuntimeValue> in = {
+        value(owned<float>(DType::kF32, {4}, {0, -3, 0, 2}))};
+    std::vector<ops::RuntimeValue> out(4);
+    EXPECT(r.program->run(in, out, nullptr).ok());
+    EXPECT(elements<int64_t>(out[0]) == (std::vector<int64_t>{1, 2}));
+    EXPECT(elements<int64_t>(out[1]) == (std::vector<int64_t>{2, 6}));
+    EXPECT(elements<float>(out[2]) == (std::vector<float>{0, -3, 0, 2}));
+    EXPECT(out[2].tensor.data != in[0].tensor.data);
+    EXPECT(elements<float>(out[3]) == (std::vector<float>{0, 0, 0, 2}));
+  }
+}
+
+// Shape arithmetic is folded: the program has one stage, the addition.
+TEST(shape_arithmetic_costs_nothing) {
+  Graph g;
+  const ValueId x = g.add_input("x", graph::tensor(DType::kF32, {"a", "b"}));
+  const ValueId y = g.add_input("y", graph::tensor(DType::kF32, {"?"}));
+  const ValueId flat = node(&g, Op::kReshape, {y, node(&g, Op::kShape, {x})});
+  g.add_output(node(&g, Op::kAdd, {x, flat}), "sum");
+  std::unique_ptr<Device> device = *cpu::create_cpu_device("");
+  ops::TensorType tx, ty;
+  tx.shape = Shape{2, 3};
+  ty.shape = Shape{6};
+  auto s = plan::make_specialization(
+      g, device->kernels().tensor, {tx, ty}, [](DType dtype, const Shape& shape) -> Result<Tensor> {
+        return owned(dtype, shape,
+                     std::vector<std::byte>(static_cast<size_t>(shape.elements()) * 8).data());
+      });
+  EXPECT(s.ok());
+  EXPECT_EQ((*s)->stages.size(), size_t{1});
+  EXPECT_EQ((*s)->arena_bytes, 0);
+}
+
+TEST(if_runs_the_branch_that_is_taken) {
+  const auto branch = [](Op op) {
+    auto g = std::make_shared<Graph>();
+    const ValueId x = g->add_input("x", graph::tensor(DType::kF32, {"n"}));
+    g->add_output(op == Op::kAdd ? node(g.get(), op, {x, x}) : node(g.get(), op, {x}), "y");
+    return std::shared_ptr<const Graph>(std::move(g));
+  };
+  Graph g;
+  const ValueId c = g.add_input("c", graph::tensor(DType::kBool, {}));
+  const ValueId x = g.add_input("x", graph::tensor(DType::kF32, {"n"}));
+  ops::Attributes attributes;
+  attributes.set("then_branch", branch(Op::kAdd));
+  attributes.set("else_branch", branch(Op::kIdentity));
+  g.add_output(node(&g, Op::kIf, {c, x}, attributes), "y");
+  Ran r(std::move(g));
+  for (uint8_t taken : {1, 0}) {
+    const std::vector<ops::RuntimeValue> in = {
+        value(owned<uint8_t>(DType::kBool, Shape{}, {taken})),
+        value(owned<float>(DType::kF32, {2}, {1, 2}))};
+    std::vector<ops::RuntimeValue> out(1);
+    EXPECT(r.program->run(in, out, nullptr).ok());
+    EXPECT(elements<float>(out[0]) ==
+           (taken ? std::vector<float>{2, 4} : std::vector<float>{1, 2}));
+    EXPECT(out[0].tensor.data != in[1].tensor.data);
+  }
+}
+
+// A chain and a diamond over large tensors: any number of threads gives the same bytes, and four
+// callers at once do not disturb each other.
+TEST(threads_do_not_matter) {
+  Graph g;
+  const ValueId x = g.add_input("x", graph::tensor(DType::kF32, {"n", 64}));
+  ValueId left = x, right = node(&g, Op::kMul, {x, x});
+  for (int i = 0; i < 5; ++i) {
+    left = node(&g, Op::kAdd, {left, x});
+    right = node(&g, Op::kSub, {right, left});
+    left = node(&g, Op::kMul, {left, right});
+  }
+  g.add_output(node(&g, Op::kAdd, {left, right}), "y");
+  Ran r(std::move(g));
+  std::vector<float> data(500 * 64);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 17) * 0.125f - 1;
+  const std::vector<ops::RuntimeValue> in = {value(owned(DType::kF32, {500, 64}, data))};
+  std::vector<ops::RuntimeValue> alone(1);
+  EXPECT(r.program->run(in, alone, nullptr).ok());
+  for (int threads : {2, 3, 5}) {
+    auto team = *parallel::ThreadTeam::create({.threads = threads});
+    std::vector<ops::RuntimeValue> out(1);
+    EXPECT(r.program->run(in, out, team.get()).ok());
+    EXPECT(elements<float>(out[0]) == elements<float>(alone[0]));
+  }
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        std::vector<ops::RuntimeValue> out(1);
+        if (!r.program->run(in, out, nullptr).ok() ||
+            elements<float>(out[0]) != elements<float>(alone[0]))
+          ++wrong;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
