@@ -128,7 +128,8 @@ TEST(what_can_be_packed) {
 TEST(by_operator) {
   float x[4] = {};
   const AddArgs a{1, x, x, nullptr, 4};
-  EXPECT(says(validate(Op::kResidualAdd, &a), Code::kInvalidArgument, "residual_add: y is a null pointer"));
+  EXPECT(says(validate(Op::kResidualAdd, &a), Code::kInvalidArgument,
+              "residual_add: y is a null pointer"));
 }
 
 // The reference kernels against arithmetic done by hand.
