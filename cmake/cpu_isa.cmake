@@ -3,7 +3,11 @@
 # Instruction sets of the CPU kernels: cpp/cpu/kernels/<set>.cc is the only file compiled with that set's flags (the fence:
 # cpp/cpu/kernels/isa.h). -O3 because these kernels rely on complete unrolling; the files are empty on other architectures.
 # Under a sanitizer -O1: unrolled code full of checks takes the compiler minutes, and speed is not what such a build is for.
+# Kernels of general tensors are compiled for the baseline. Their loops are written to become vectors, for which GCC must be
+# told that nobody watches floating-point exceptions; values do not change.
 if(TARGET lmn_cpu)
+  file(GLOB tensor_sources CONFIGURE_DEPENDS cpp/cpu/tensor/*.cc)
+  set_source_files_properties(${tensor_sources} PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
   set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/cpp/cpu/kernels)
   if(LMN_SANITIZE)
     set(optimise -O1)
