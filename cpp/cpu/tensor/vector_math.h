@@ -100,7 +100,7 @@ inline float tanh(float x) {
   p = p * z - 3.3333283706e-01f;
   const float small = x + x * (z * p);
   const float large = 1.0f - 2.0f / (exp(2.0f * a) + 1.0f);
-  return select(a < 0.625f, small, select(x != x, x, with_sign_of(large, x)));
+  return select(x != x, x, with_sign_of(select(a < 0.625f, small, large), x));
 }
 
 // erf(t) / t - 1 of |t| <= 1, from t^2.
@@ -133,8 +133,8 @@ inline float scaled_erfc(float t) {
 inline float erf(float x) {
   const float a = absolute(x), t = a > 4.0f ? 4.0f : a, z = t * t;  // erf(4) rounds to 1
   const float large = 1.0f - exp(-z) * scaled_erfc(t);
-  const float y = select(t < 1.0f, x + x * erf_by_t(z), with_sign_of(large, x));
-  return select(x != x, x, y);
+  const float y = select(t < 1.0f, x + x * erf_by_t(z), large);
+  return select(x != x, x, with_sign_of(y, x));
 }
 
 // x times the normal distribution function, x (1 + erf(x / sqrt 2)) / 2: relative error at most
