@@ -6,7 +6,6 @@
 // to make lookups or opening quadratic.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "formats/bytes.h"
 #include "formats/gguf.h"
 
 namespace lmn::formats {
@@ -59,18 +59,6 @@ Status parse_part(std::span<const std::byte> bytes, uint32_t index, GgufPart* pa
 
 // Sorts indices by name; on a duplicate names it ("two tensors are named 'x'").
 Status index_tensors(const std::vector<GgufTensor>& tensors, std::vector<uint32_t>* by_name);
-
-// 'name' for a message: quoted, control characters and bytes beyond ASCII escaped, long names
-// shortened.
-std::string quoted(std::string_view name);
-
-// Unaligned little-endian load. Builds for big-endian machines are refused in gguf_value.cc.
-template <typename T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
 
 // Bytes of a scalar of this type; 0 for strings and arrays, whose size is in their bytes.
 constexpr size_t scalar_size(GgufType type) {

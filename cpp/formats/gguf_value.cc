@@ -2,7 +2,6 @@
 //
 // Values of GGUF metadata over bytes that gguf_parse.cc has checked: conversions with range checks,
 // array access.
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -14,9 +13,6 @@
 
 namespace lmn::formats {
 namespace {
-
-static_assert(std::endian::native == std::endian::little,
-              "values are loaded as they lie in the file");
 
 std::string_view string_at(const std::byte* at) {
   return {reinterpret_cast<const char*>(at + 8), static_cast<size_t>(load<uint64_t>(at))};
