@@ -188,7 +188,7 @@ def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -
 
 
 def stage_fuzz(log: Log) -> Result:
-    """The GGUF reader against mutated files, for a minute."""
+    """The readers of GGUF and ONNX against mutated files, both at once, for a minute."""
     clang = env.find_clang()
     if clang is None:
         return Result.skip("fuzz", "no clang with libFuzzer (Debian: clang and libclang-rt-dev)")
@@ -202,7 +202,7 @@ def stage_fuzz(log: Log) -> Result:
         f"-DCMAKE_C_COMPILER={clang.replace('clang++', 'clang')}",
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
     )
-    return failed or Result.one("fuzz gguf", build(log, folder, "fuzz_gguf") is None)
+    return failed or Result.one("fuzz", build(log, folder, "fuzz_gguf", "fuzz_onnx") is None)
 
 
 def stage_neon(log: Log) -> Result:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes seed files for the GGUF fuzz target into a folder. Usage: make_corpus.py FOLDER
+"""Writes seed files for the GGUF fuzz target into a folder. Usage: make_gguf_corpus.py FOLDER
 
 Small files that each use another part of the format, so that mutations start from inside it: every value type, every
 tensor type, nested arrays, another alignment, a part of a split model, version 2, and a few broken ones.
