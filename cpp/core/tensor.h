@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TensorView: a dense, row-major tensor in somebody else's memory; Tensor: one that keeps its memory
-// alive. dims[rank-1] is the fastest
-// (GGUF's ne[0] is dims[rank-1] here: a weight of a linear layer is [out_features, in_features]).
-// Block-quantised types are blocked along the last dimension, which is a multiple of the block. Who
-// owns `data` is said where a view is handed out.
+// TensorView: a dense, row-major tensor in somebody else's memory; Tensor: one that keeps its
+// memory alive. dims[rank-1] is the fastest (GGUF's ne[0] is dims[rank-1] here: a weight of a
+// linear layer is [out_features, in_features]). Block-quantised types are blocked along the last
+// dimension, which is a multiple of the block. Who owns `data` is said where a view is handed out.
 #pragma once
 
 #include <array>
