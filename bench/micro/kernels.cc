@@ -159,7 +159,8 @@ void bench_linear(Bench& b, DType type, DType input, Shape2 shape) {
 
   std::printf("%-28s pack %5.1f GB/s |", name.c_str(),
               static_cast<double>(weights.size()) / pack_seconds * 1e-9);
-  for (int64_t rows : {1, 2, 4, 8, 16, 128, 512}) {
+  b.scratch.resize(static_cast<size_t>(b.threads) * (kernels.scratch_bytes(0, 0, shape.k) + 128));
+  for (int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 512}) {
     const int64_t repeats =
         rows >= 128 ? 1 : std::min(copies, std::max<int64_t>(1, (64 << 20) / plan->bytes));
     size_t next = 0;
@@ -236,7 +237,7 @@ void bench_attention(Bench& b, DType dtype, AttentionShape s) {
   for (int64_t p = 0; p < pages; ++p)
     blocks.push_back(static_cast<int32_t>((pages - 1 - p) * 2 * layers));
   b.scratch.resize(static_cast<size_t>(b.threads) *
-                   (b.kernels().scratch_bytes(s.head_dim, s.heads / s.kv_heads) + 128));
+                   (b.kernels().scratch_bytes(s.head_dim, s.heads / s.kv_heads, 0) + 128));
   b.shared.assign(b.kernels().shared_bytes(s.head_dim, s.heads / s.kv_heads, b.threads), {});
   const double seconds = b.time([&](const ops::Worker& w) {
     for (const ops::KvLayer& layer : kv) {
@@ -290,9 +291,10 @@ int main(int argc, char** argv) {
       if (shape.n < 40000 || type == DType::kQ8_0) bench_linear(b, type, input, shape);
     }
   }
-  for (DType type : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ5_0, DType::kBF16}) {
-    bench_linear(b, type, is_block_quantized(type) ? DType::kQA16 : DType::kF32, {1536, 2048});
+  for (DType type : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ5_0}) {
+    for (DType input : {DType::kQA8, DType::kQA16}) bench_linear(b, type, input, {1536, 2048});
   }
+  bench_linear(b, DType::kBF16, DType::kF32, {1536, 2048});
   for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kF32}) {
     for (int64_t context : {512, 4096, 8192}) {
       for (int64_t rows : {1, 8, 64}) bench_attention(b, dtype, {9, 3, 64, context, rows});

@@ -69,6 +69,7 @@ void linear(const void* args, const Worker& worker) {
   t.x = a.x.base + worker.index * a.x.worker_stride;
   t.x_row_bytes = input_row_bytes(m);
   t.y_stride = m.rows / unit;
+  t.scratch = worker.scratch;
   int64_t before = 0;
   for (const PackedSegment& s : m.segments) {
     const int64_t cost = unit_cost(s), units = units_of(s);
@@ -200,8 +201,10 @@ void pack(const PackRequest& request, const PackedMatrix& m, std::byte* data,
 }
 
 template <const IsaKernels& kIsa>
-size_t scratch_bytes(int64_t head_dim, int64_t heads_per_kv_head) {
-  return (kIsa.attention_scratch_bytes(head_dim, heads_per_kv_head) + 63) / 64 * 64;
+size_t scratch_bytes(int64_t head_dim, int64_t heads_per_kv_head, int64_t columns) {
+  const size_t most = std::max(kIsa.attention_scratch_bytes(head_dim, heads_per_kv_head),
+                               kIsa.linear_scratch_bytes(columns));
+  return (most + 63) / 64 * 64;
 }
 
 template <const IsaKernels& kIsa>

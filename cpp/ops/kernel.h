@@ -32,9 +32,9 @@ struct PackRequest {
 struct KernelTable {
   KernelFn run[kOpCount] = {};
 
-  // Scratch that one worker's kernels need at most, for heads of head_dim and groups of query heads
-  // per KV head.
-  size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
+  // Scratch that one worker's kernels need at most, for heads of head_dim, groups of query heads
+  // per KV head, and weights of up to `columns` columns.
+  size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int64_t columns) = nullptr;
   // Memory that so many workers' kernels have in common: ops::Worker::shared.
   size_t (*shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int workers) = nullptr;
 

@@ -317,7 +317,7 @@ void run(const void* args, const Worker& worker) {
   if (worker.part == 0) reference(*static_cast<const Args*>(args), worker);
 }
 
-size_t scratch_bytes(int64_t, int64_t) { return 0; }
+size_t scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
 size_t shared_bytes(int64_t, int64_t, int) { return 0; }
 
 Result<DType> linear_input_type(DType weight, int64_t columns, bool precise) {

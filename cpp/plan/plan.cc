@@ -241,14 +241,18 @@ Status PlanImpl::read_caches(const graph::Graph& graph) {
 }
 
 Status PlanImpl::allocate(const graph::Graph& graph, const PlanOptions& options) {
-  int64_t group = 1;
+  int64_t group = 1, columns = 0;
   for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kLinear) {
+      const graph::Constant& weight = *graph.value(node.inputs[1]).constant;
+      columns = std::max(columns, weight.pieces.front().view.shape.last());
+    }
     if (node.op != graph::Op::kPagedAttention) continue;
     const int64_t kv_heads = graph.value(node.inputs[1]).type.dims[0].size;
     group = std::max(group, node.attributes.get<int64_t>("heads") / kv_heads);
   }
   scratch_bytes_ =
-      align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group)));
+      align_up(static_cast<int64_t>(device_.kernels().scratch_bytes(head_dim(), group, columns)));
   const auto shared_bytes =
       static_cast<int64_t>(device_.kernels().shared_bytes(head_dim(), group, workers_));
   const int64_t bytes = layout_.arena_bytes + workers_ * scratch_bytes_ + align_up(shared_bytes);

@@ -355,7 +355,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
     a.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
     if (range.count > 0 && !ops::validate(a).ok()) return std::vector<float>();
     const int64_t group = s.heads / s.kv_heads;
-    const size_t scratch = table.scratch_bytes(s.head_dim, group);
+    const size_t scratch = table.scratch_bytes(s.head_dim, group, 0);
     run_parts(table, Op::kPagedAttention, &a, parts, {scratch});
     // With memory in common the same bits, whoever is last, and again with what a call leaves in
     // it.

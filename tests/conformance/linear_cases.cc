@@ -100,7 +100,7 @@ std::vector<float> run_linear(const LinearData& d, const KernelTable& table, Ran
   a.residual = !s.residual ? nullptr : s.in_place ? y.data() : residual;
   a.y = y.data();
   if (range.count > 0 && !ops::validate(a).ok()) return {};
-  run_parts(table, Op::kLinear, &a, parts);
+  run_parts(table, Op::kLinear, &a, parts, {table.scratch_bytes(0, 0, s.columns)});
   return y;
 }
 
@@ -137,6 +137,9 @@ std::vector<Case> cases_of_Linear() {
       add_linear(&cases, {{{type, 1}}, block * 2, 3, input, false, true, false});
       add_linear(&cases, {{{type, 40}, {type, 40}}, block * 2, 9, input, true, false, false});
       add_linear(&cases, {{{type, 21}, {type, 21}}, block * 2, 5, input, true, true, true});
+      add_linear(&cases, {{{type, 21}, {type, 21}}, block * 2, 38, input, true, true, true});
+      // More panels than are expanded at a time, and a last one without a second.
+      if (is_block_quantized(type)) add_linear(&cases, {{{type, 260}}, 512, 33, input});
       add_linear(&cases, {{{type, 48}},
                           block == 1 ? 576 : std::max<int64_t>(512, block),
                           2,

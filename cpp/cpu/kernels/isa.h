@@ -38,6 +38,8 @@ struct LinearTask {
   const float* residual;  // of the segment's first channel in row 0, or null; rows y_stride apart
   float* y;               // of the segment's first channel in row 0
   int64_t y_stride;       // elements
+
+  std::byte* scratch;  // linear_scratch_bytes of the columns, 64-byte aligned; or null, and slower
 };
 
 // `lanes` rows of a file's tensor (fewer at its end) to one panel.
@@ -68,6 +70,7 @@ struct IsaKernels {
   void (*linear)(const LinearTask&);
   void (*pack)(const PackTask&);
   void (*unpack)(const UnpackTask&);
+  size_t (*linear_scratch_bytes)(int64_t columns);
   size_t (*attention_scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head);
   size_t (*attention_shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int workers);
 

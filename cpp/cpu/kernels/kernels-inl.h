@@ -43,6 +43,8 @@ namespace {
 #include "cpu/kernels/rope-inl.h"
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/linear_int-inl.h"
+#include "cpu/kernels/linear_wide-inl.h"
+#include "cpu/kernels/linear_types-inl.h"
 #include "cpu/kernels/linear_float-inl.h"
 #include "cpu/kernels/pack-inl.h"
 #include "cpu/kernels/attention_chunk-inl.h"
@@ -68,6 +70,7 @@ extern const IsaKernels kKernels = {
     .linear = linear,
     .pack = pack_panel,
     .unpack = unpack_row,
+    .linear_scratch_bytes = linear_scratch_bytes,
     .attention_scratch_bytes = attention_scratch_bytes,
     .attention_shared_bytes = attention_shared_bytes,
     .rms_norm = rms_norm,

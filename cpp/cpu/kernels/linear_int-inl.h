@@ -57,23 +57,37 @@ LMN_INLINE void block_sums(const std::byte* quants, const RowPointers<kRows>& q,
     Layout::template sums<kPart, kParts>(quants, q, sum);
   } else {
     constexpr int kSteps = Layout::kSteps / kParts;
+    constexpr int kMost = Layout::kUnitsPerSum / Layout::kVectors;
+    constexpr int kRun = kMost < kSteps ? kMost : kSteps;  // steps that dot() adds up
     LMN_UNROLL
-    for (int r = 0; r < kRows; ++r) sum[r] = zero_int();
-    LMN_UNROLL
-    for (int step = kPart * kSteps; step < (kPart + 1) * kSteps; ++step) {
-      typename Layout::Weights w[Layout::kVectors];
-      Layout::unpack(quants, step, w);
+    for (int run = 0; run < kSteps; run += kRun) {
+      I partial[kRows];
+      LMN_UNROLL
+      for (int r = 0; r < kRows; ++r) partial[r] = zero_int();
+      LMN_UNROLL
+      for (int i = 0; i < kRun; ++i) {
+        const int step = kPart * kSteps + run + i;
+        typename Layout::Weights w[Layout::kVectors];
+        Layout::unpack(quants, step, w);
+        LMN_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          LMN_UNROLL
+          for (int v = 0; v < Layout::kVectors; ++v) {
+            const auto x = broadcast4(q.at(r, Layout::column(step, v) * Layout::kInputBytes));
+            partial[r] = Layout::dot(partial[r], w[v], x);
+          }
+        }
+      }
       LMN_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        LMN_UNROLL
-        for (int v = 0; v < Layout::kVectors; ++v) {
-          sum[r] = Layout::dot(sum[r], w[v],
-                               broadcast4(q.at(r, Layout::column(step, v) * Layout::kInputBytes)));
+        const I finished = Layout::finish(partial[r]);
+        if constexpr (kRun == kSteps) {
+          sum[r] = finished;
+        } else {
+          sum[r] = run == 0 ? finished : Layout::add(sum[r], finished);
         }
       }
     }
-    LMN_UNROLL
-    for (int r = 0; r < kRows; ++r) sum[r] = Layout::finish(sum[r]);
   }
 }
 
@@ -178,54 +192,5 @@ void linear_int(const LinearTask& t) {
       }
       row += rows;
     }
-  }
-}
-
-// The kernel of a weight type: one line for each. Zero points are folded into the minimum where the
-// layout gives unsigned integers; Bytes16 and Sixes16 give signed ones.
-void linear_quantized(const LinearTask& t) {
-  if (t.input_type == DType::kQA8) {
-    switch (t.source) {
-      case DType::kQ4_0:
-        return linear_int<Nibbles8, ScaleKind::kHalf, 8>(t);
-      case DType::kQ4_1:
-        return linear_int<Nibbles8, ScaleKind::kHalfMin, 0>(t);
-      case DType::kQ4_K:
-        return linear_int<Nibbles8, ScaleKind::kSuper, 0>(t);
-#if LMN_BYTE_DOT >= LMN_SHORT_BYTES
-      case DType::kQ5_0:
-        return linear_int<Fives8, ScaleKind::kHalf, 16>(t);
-      case DType::kQ5_1:
-        return linear_int<Fives8, ScaleKind::kHalfMin, 0>(t);
-      case DType::kQ5_K:
-        return linear_int<Fives8, ScaleKind::kSuper, 0>(t);
-#endif
-#if LMN_BYTE_DOT >= LMN_UNSIGNED_BYTES
-      case DType::kQ8_0:
-        return linear_int<Bytes8, ScaleKind::kHalf, kByteZero>(t);
-#endif
-      default:
-        return;
-    }
-  }
-  switch (t.source) {
-    case DType::kQ4_0:
-      return linear_int<Nibbles16, ScaleKind::kHalf, 8>(t);
-    case DType::kQ4_1:
-      return linear_int<Nibbles16, ScaleKind::kHalfMin, 0>(t);
-    case DType::kQ4_K:
-      return linear_int<Nibbles16, ScaleKind::kSuper, 0>(t);
-    case DType::kQ8_0:
-      return linear_int<Bytes16, ScaleKind::kHalf, 0>(t);
-    case DType::kQ5_0:
-      return linear_int<Fives16, ScaleKind::kHalf, 16>(t);
-    case DType::kQ5_1:
-      return linear_int<Fives16, ScaleKind::kHalfMin, 0>(t);
-    case DType::kQ5_K:
-      return linear_int<Fives16, ScaleKind::kSuper, 0>(t);
-    case DType::kQ6_K:
-      return linear_int<Sixes16, ScaleKind::kSuper16, 0>(t);
-    default:
-      return;
   }
 }

@@ -10,10 +10,12 @@
 //   max/min       return the second operand when either is a NaN
 //   Nibbles8, Nibbles16, Fives16, Sixes16, Bytes16 (and Fives8, Bytes8 where LMN_BYTE_DOT has
 //   them): how the integers of panel_layout.h, of kBits each, are multiplied.
-//     A block has kSteps steps; unpack() makes the kVectors operands of one; column(step, vector)
-//     is the first column of an operand; dot() adds the products with that many columns of an
-//     activation row; finish() is the int32. Or a layout has kBringsSums, and sums<part, parts>()
-//     makes the sums of a part of a block for all rows of a tile.
+//     A block has kSteps steps; unpack() makes the kVectors operands of one, units; column(step,
+//     vector) is the first column of a unit; dot() adds the products with that many columns of an
+//     activation row, of up to kUnitsPerSum units; finish() is the int32, and add() that of more.
+//     Or a layout has kBringsSums, and sums<part, parts>() makes the sums of a part of a block for
+//     all rows of a tile. Wide, where a layout has it, is how units are kept once they are unpacked
+//     (linear_wide-inl.h); first() is dot() onto nothing.
 
 constexpr int kLanes = 8;
 constexpr bool kTallTile =
@@ -167,11 +169,42 @@ LMN_INLINE I shift_words(I x, int left) {
   return left >= 0 ? _mm256_slli_epi16(x, left) : _mm256_srli_epi16(x, -left);
 }
 
+// Vectors of operands, and sums of their products in 32 bits.
+struct Units {
+  using Weights = I;
+  static constexpr int kWideRows =
+      4;  // by 2 panels: 8 sums, 2 weights, an activation, a product, a mask
+  static constexpr int64_t kManyRows = 32;
+  static LMN_INLINE I get(const std::byte* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const I*>(p));
+  }
+  static LMN_INLINE void put(std::byte* p, I x) { _mm256_storeu_si256(reinterpret_cast<I*>(p), x); }
+  static LMN_INLINE I add(I a, I b) { return _mm256_add_epi32(a, b); }
+};
+// Units of 4 bytes a lane, unsigned weights and signed activations. dot() makes two 16-bit sums a
+// lane.
+struct Bytes : Units {
+  using Wide = Bytes;
+  static constexpr int kInputBytes = 1;
+  static LMN_INLINE I first(I w, I x) { return keep(_mm256_maddubs_epi16(w, x)); }
+  static LMN_INLINE I dot(I sum, I w, I x) {
+    return keep(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)));
+  }
+  static LMN_INLINE I finish(I sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+};
+// Units of 2 signed words a lane.
+struct Words : Units {
+  using Wide = Words;
+  static constexpr int kInputBytes = 2;
+  static LMN_INLINE I first(I w, I x) { return keep(_mm256_madd_epi16(w, x)); }
+  static LMN_INLINE I dot(I sum, I w, I x) { return keep(add(sum, _mm256_madd_epi16(w, x))); }
+  static LMN_INLINE I finish(I sum) { return sum; }
+};
+
 // 4-bit weights, kQA8: 16-bit sums hold a whole block: 32 / 4 units of at most 2 * 15 * 127 each is
 // 30480.
-struct Nibbles8 {
-  using Weights = I;
-  static constexpr int kBits = 4, kSteps = 4, kVectors = 2, kInputBytes = 1;
+struct Nibbles8 : Bytes {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 2, kUnitsPerSum = 8;
   static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const I mask = _mm256_set1_epi8(15);
     const I v = load_unit(quants, step);
@@ -179,52 +212,25 @@ struct Nibbles8 {
     w[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
   }
   static constexpr int column(int step, int vector) { return step * 4 + vector * 16; }
-  static LMN_INLINE I dot(I sum, Weights w, I x) {
-    return keep(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)));
-  }
-  static LMN_INLINE I finish(I sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 };
 
 // 5-bit weights, kQA8: 16-bit sums hold half a block, 16 / 4 units of at most 2 * 31 * 127 each.
-struct Fives8 {
-  static constexpr int kBits = 5, kInputBytes = 1;
-  static constexpr bool kBringsSums = true;
-  template <int kPart, int kParts, int kRows, typename Rows>
-  static LMN_INLINE void sums(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
-    static_assert(kParts == 1);
+struct Fives8 : Nibbles8 {
+  static constexpr int kBits = 5, kUnitsPerSum = 4;
+  static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
+    Nibbles8::unpack(quants, step, w);
     const I fifth = load_unit(quants, 4);
     LMN_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      I words[kRows];
-      LMN_UNROLL
-      for (int r = 0; r < kRows; ++r) words[r] = zero_int();
-      LMN_UNROLL
-      for (int step = 2 * half; step < 2 * half + 2; ++step) {
-        I w[2];
-        Nibbles8::unpack(quants, step, w);
-        LMN_UNROLL
-        for (int v = 0; v < 2; ++v) {
-          const I bit = shift_words(fifth, 4 - (2 * step + v));
-          w[v] = _mm256_or_si256(w[v], _mm256_and_si256(bit, _mm256_set1_epi8(16)));
-          LMN_UNROLL
-          for (int r = 0; r < kRows; ++r)
-            words[r] =
-                Nibbles8::dot(words[r], w[v], broadcast4(q.at(r, Nibbles8::column(step, v))));
-        }
-      }
-      LMN_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const I dwords = Nibbles8::finish(words[r]);
-        sum[r] = half == 0 ? dwords : _mm256_add_epi32(sum[r], dwords);
-      }
+    for (int v = 0; v < kVectors; ++v) {
+      const I bit = shift_words(fifth, 4 - (2 * step + v));
+      w[v] = _mm256_or_si256(w[v], _mm256_and_si256(bit, _mm256_set1_epi8(16)));
     }
   }
 };
 
 // 4-bit weights, kQA16
-struct Nibbles16 {
-  using Weights = I;
-  static constexpr int kBits = 4, kSteps = 4, kVectors = 4, kInputBytes = 2;
+struct Nibbles16 : Words {
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 4, kUnitsPerSum = 16;
   static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const I mask = _mm256_set1_epi16(15);
     const I v = load_unit(quants, step);
@@ -236,10 +242,6 @@ struct Nibbles16 {
   static constexpr int column(int step, int vector) {
     return step * 4 + vector % 2 * 16 + vector / 2 * 2;
   }
-  static LMN_INLINE I dot(I sum, Weights w, I x) {
-    return keep(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x)));
-  }
-  static LMN_INLINE I finish(I sum) { return sum; }
 };
 
 // 5-bit weights, kQA16
@@ -275,9 +277,8 @@ struct Sixes16 : Nibbles16 {
 };
 
 // 8-bit weights, kQA16
-struct Bytes16 {
-  using Weights = I;
-  static constexpr int kBits = 8, kSteps = 4, kVectors = 4, kInputBytes = 2;
+struct Bytes16 : Words {
+  static constexpr int kBits = 8, kSteps = 4, kVectors = 4, kUnitsPerSum = 16;
   static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     LMN_UNROLL
     for (int v = 0; v < 4; ++v) {
@@ -286,10 +287,6 @@ struct Bytes16 {
     }
   }
   static constexpr int column(int step, int vector) { return step * 8 + vector * 2; }
-  static LMN_INLINE I dot(I sum, Weights w, I x) {
-    return keep(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x)));
-  }
-  static LMN_INLINE I finish(I sum) { return sum; }
 };
 
 #include "cpu/kernels/transpose_sse-inl.h"

@@ -118,13 +118,13 @@ LMN_INLINE void prefetch(const std::byte* p) {
 
 struct Bytes {  // operands of 4 unsigned bytes a lane
   using Weights = I;
-  static constexpr int kInputBytes = 1;
+  static constexpr int kInputBytes = 1, kUnitsPerSum = 8;
   static LMN_INLINE I dot(I sum, I w, I x) { return _mm512_dpbusd_epi32(sum, w, x); }
   static LMN_INLINE I finish(I sum) { return sum; }
 };
 struct Words {  // operands of 2 signed words a lane
   using Weights = I;
-  static constexpr int kInputBytes = 2;
+  static constexpr int kInputBytes = 2, kUnitsPerSum = 16;
   static LMN_INLINE I dot(I sum, I w, I x) { return _mm512_dpwssd_epi32(sum, w, x); }
   static LMN_INLINE I finish(I sum) { return sum; }
 };

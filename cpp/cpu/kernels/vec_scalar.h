@@ -162,7 +162,7 @@ struct Nibbles8 {
   struct Weights {
     uint8_t v[4 * kLanes];
   };
-  static constexpr int kBits = 4, kSteps = 4, kVectors = 2, kInputBytes = 1;
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 2, kInputBytes = 1, kUnitsPerSum = 8;
   static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const std::byte* p = quants + 4 * kLanes * step;
     for (int i = 0; i < 4 * kLanes; ++i) {
@@ -194,7 +194,7 @@ struct Pairs16 {  // int16 operands, two columns each
 };
 
 struct Nibbles16 : Pairs16 {
-  static constexpr int kBits = 4, kSteps = 4, kVectors = 4, kInputBytes = 2;
+  static constexpr int kBits = 4, kSteps = 4, kVectors = 4, kInputBytes = 2, kUnitsPerSum = 16;
   static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const std::byte* p = quants + 4 * kLanes * step;
     for (int i = 0; i < 2 * kLanes; ++i) {
@@ -237,7 +237,7 @@ struct Sixes16 : Nibbles16 {
 };
 
 struct Bytes16 : Pairs16 {
-  static constexpr int kBits = 8, kSteps = 4, kVectors = 4, kInputBytes = 2;
+  static constexpr int kBits = 8, kSteps = 4, kVectors = 4, kInputBytes = 2, kUnitsPerSum = 16;
   static LMN_INLINE void unpack(const std::byte* quants, int step, Weights (&w)[kVectors]) {
     const std::byte* p = quants + 8 * kLanes * step;
     for (int v = 0; v < kVectors; ++v) {

@@ -39,7 +39,7 @@ TEST(every_available_target_has_every_kernel) {
     EXPECT_EQ((*device)->target(), std::string(target));
     EXPECT_EQ((*device)->name(), "cpu");
     for (ops::KernelFn fn : (*device)->kernels().run) EXPECT(fn != nullptr);
-    EXPECT((*device)->kernels().scratch_bytes(64, 3) % 64 == 0);
+    EXPECT((*device)->kernels().scratch_bytes(64, 3, 576) % 64 == 0);
   }
 }
 
