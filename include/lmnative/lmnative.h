@@ -10,6 +10,8 @@
 #include "lmnative/engine.h"
 #include "lmnative/model.h"
 #include "lmnative/pool.h"
+#include "lmnative/session.h"
+#include "lmnative/session_value.h"
 #include "lmnative/tensor.h"
 #include "lmnative/tokenizer.h"
 #include "lmnative/version.h"

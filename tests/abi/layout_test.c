@@ -257,6 +257,39 @@ FIELD(lmn_pool_stats, requested_bytes, 72, 8);
 FIELD(lmn_pool_stats, granted_bytes, 80, 8);
 FIELD(lmn_pool_stats, promoted_size_count, 88, 8);
 
+SIZE(lmn_session_options, 32);
+FIELD(lmn_session_options, struct_size, 0, 4);
+FIELD(lmn_session_options, threads, 4, 4);
+FIELD(lmn_session_options, max_shapes, 8, 4);
+FIELD(lmn_session_options, optimize, 12, 4);
+FIELD(lmn_session_options, max_arena_bytes, 16, 8);
+FIELD(lmn_session_options, base_folder, 24, 8);
+
+SIZE(lmn_session_info, 16);
+FIELD(lmn_session_info, struct_size, 0, 4);
+FIELD(lmn_session_info, input_count, 4, 4);
+FIELD(lmn_session_info, output_count, 8, 4);
+FIELD(lmn_session_info, threads, 12, 4);
+
+SIZE(lmn_port_info, 160);
+FIELD(lmn_port_info, struct_size, 0, 4);
+FIELD(lmn_port_info, kind, 4, 4);
+FIELD(lmn_port_info, name, 8, 8);
+FIELD(lmn_port_info, dtype, 16, 8);
+FIELD(lmn_port_info, ndim, 24, 4);
+FIELD(lmn_port_info, reserved, 28, 4);
+FIELD(lmn_port_info, shape, 32, 64);
+FIELD(lmn_port_info, symbols, 96, 64);
+
+SIZE(lmn_session_value_info, 96);
+FIELD(lmn_session_value_info, struct_size, 0, 4);
+FIELD(lmn_session_value_info, kind, 4, 4);
+FIELD(lmn_session_value_info, dtype, 8, 8);
+FIELD(lmn_session_value_info, item_count, 16, 8);
+FIELD(lmn_session_value_info, ndim, 24, 4);
+FIELD(lmn_session_value_info, reserved, 28, 4);
+FIELD(lmn_session_value_info, shape, 32, 64);
+
 SIZE(lmn_tokenizer_info, 56);
 FIELD(lmn_tokenizer_info, struct_size, 0, 4);
 FIELD(lmn_tokenizer_info, vocab_size, 4, 4);
@@ -357,6 +390,10 @@ VALUE(LMN_VALUE_ARRAY, 6);
 VALUE(LMN_POOL_DEBUG_OFF, 0);
 VALUE(LMN_POOL_DEBUG_CHECKS, 1);
 VALUE(LMN_POOL_DEBUG_FULL, 2);
+VALUE(LMN_SESSION_VALUE_TENSOR, 0);
+VALUE(LMN_SESSION_VALUE_SEQUENCE, 1);
+VALUE(LMN_SESSION_VALUE_OPTIONAL, 2);
+VALUE(LMN_SESSION_VALUE_MAP, 3);
 VALUE(LMN_TOKEN_NORMAL, 1);
 VALUE(LMN_TOKEN_UNKNOWN, 2);
 VALUE(LMN_TOKEN_CONTROL, 3);

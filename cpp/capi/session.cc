@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exports of lmnative/session.h: a model file becomes a graph, the graph a program on the CPU.
+#include "lmnative/session.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "capi/options.h"
+#include "capi/session_value.h"
+#include "capi/tri_state.h"
+#include "cpu/cpu_device.h"
+#include "formats/onnx/onnx.h"
+#include "models/onnx/import.h"
+#include "parallel/cpu_topology.h"
+#include "parallel/thread_team.h"
+#include "plan/program/program.h"
+
+namespace lmn::capi {
+namespace {
+
+// What sessions, bindings and runs share.
+struct Session {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<parallel::ThreadTeam> team;  // null: the calling thread alone
+  std::mutex team_mutex;
+  std::unique_ptr<plan::Program> program;
+  int threads = 1;
+
+  Status run(std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs) {
+    if (team == nullptr) return program->run(inputs, outputs, nullptr);
+    LMN_RETURN_IF_ERROR(team->check_usable());
+    std::unique_lock lock(team_mutex, std::try_to_lock);
+    return program->run(inputs, outputs, lock.owns_lock() ? team.get() : nullptr);
+  }
+};
+
+}  // namespace
+}  // namespace lmn::capi
+
+struct lmn_session {
+  std::shared_ptr<lmn::capi::Session> object;
+};
+
+struct lmn_binding {
+  std::shared_ptr<lmn::capi::Session> session;
+  std::vector<lmn::ops::RuntimeValue> inputs, outputs;
+};
+
+namespace lmn::capi {
+namespace {
+
+Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
+                                              const formats::OnnxFile& file) {
+  LMN_ASSIGN_OR_RETURN(const std::optional<bool> optimize,
+                       tri_state(given.optimize, "lmn_session_options.optimize"));
+  (void)optimize;
+  if (given.threads < 0)
+    return error(Code::kInvalidArgument, "lmn_session_options.threads is %d; it is 0 or more",
+                 given.threads);
+  auto session = std::make_shared<Session>();
+  LMN_ASSIGN_OR_RETURN(session->device, cpu::create_cpu_device(""));
+  session->threads = given.threads > 0 ? given.threads : parallel::default_thread_count();
+  if (session->threads > 1) {
+    LMN_ASSIGN_OR_RETURN(session->team,
+                         parallel::ThreadTeam::create({.threads = session->threads}));
+  }
+  LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
+  plan::ProgramOptions options;
+  if (given.max_shapes > 0) options.max_specializations = given.max_shapes;
+  options.max_arena_bytes = static_cast<int64_t>(
+      std::min<uint64_t>(given.max_arena_bytes, std::numeric_limits<int64_t>::max()));
+  LMN_ASSIGN_OR_RETURN(session->program,
+                       plan::Program::create(std::move(graph), *session->device, options));
+  return session;
+}
+
+const char* dtype_name(DType dtype) { return info(dtype).name.data(); }
+
+Outcome get_port(const std::vector<plan::ProgramPort>& ports, uint32_t index, const char* what,
+                 lmn_port_info* out) {
+  LMN_RETURN_IF_ERROR(check_output(out, "info", "lmn_port_info"));
+  if (index >= ports.size())
+    return error(Code::kNotFound, "%s %u of %zu", what, index, ports.size());
+  const plan::ProgramPort& port = ports[index];
+  lmn_port_info filled{};
+  filled.name = port.name.c_str();
+  filled.dtype = dtype_name(port.type.dtype);
+  switch (port.type.kind) {
+    case graph::Kind::kSequence:
+      filled.kind = LMN_SESSION_VALUE_SEQUENCE;
+      break;
+    case graph::Kind::kOptional:
+      filled.kind = LMN_SESSION_VALUE_OPTIONAL;
+      break;
+    case graph::Kind::kMap:
+      filled.kind = LMN_SESSION_VALUE_MAP;
+      break;
+    default:
+      filled.kind = LMN_SESSION_VALUE_TENSOR;
+      break;
+  }
+  filled.ndim = port.type.ranked ? static_cast<int32_t>(port.type.dims.size()) : -1;
+  for (int i = 0; i < filled.ndim; ++i) {
+    const graph::Dim& dim = port.type.dims[static_cast<size_t>(i)];
+    filled.shape[i] = dim.is_constant() ? dim.size : -1;
+    if (!dim.is_constant() && dim.symbol != "?") filled.symbols[i] = dim.symbol.c_str();
+  }
+  write_output(filled, out);
+  return {};
+}
+
+Result<std::vector<ops::RuntimeValue>> read_values(const lmn_session_value* const* values,
+                                                   size_t count, size_t expected,
+                                                   const char* argument) {
+  if (count != expected)
+    return error(Code::kInvalidArgument, "%zu %s; the model has %zu", count, argument, expected);
+  if (count > 0) LMN_RETURN_IF_ERROR(require(values, argument));
+  std::vector<ops::RuntimeValue> out;
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i] == nullptr) return error(Code::kInvalidArgument, "%s[%zu] is NULL", argument, i);
+    out.push_back(values[i]->object);
+  }
+  return out;
+}
+
+Outcome create(const formats::OnnxFile& file, const lmn_session_options& given,
+               lmn_session** session) {
+  auto handle = std::make_unique<lmn_session>();
+  LMN_ASSIGN_OR_RETURN(handle->object, make_session(given, file));
+  *session = handle.release();
+  return {};
+}
+
+}  // namespace
+}  // namespace lmn::capi
+
+using namespace lmn;        // NOLINT: this file's exports
+using namespace lmn::capi;  // NOLINT
+
+extern "C" {
+
+lmn_status lmn_session_create(const char* path, const lmn_session_options* options,
+                              lmn_session** session, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(path);
+    LMN_REQUIRE_ONE(session);
+    lmn_session_options given;
+    LMN_RETURN_IF_ERROR(read_options(options, "lmn_session_options", &given));
+    LMN_ASSIGN_OR_RETURN(const formats::OnnxFile file, formats::open_onnx(path));
+    return create(file, given, session);
+  });
+}
+
+lmn_status lmn_session_bytes_create(const void* data, size_t size,
+                                    const lmn_session_options* options, lmn_session** session,
+                                    lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(data);
+    LMN_REQUIRE_ONE(session);
+    lmn_session_options given;
+    LMN_RETURN_IF_ERROR(read_options(options, "lmn_session_options", &given));
+    LMN_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> copy, allocate_zeroed(size, "model"));
+    std::memcpy(copy.get(), data, size);
+    const std::span<const std::byte> bytes(copy.get(), size);
+    const std::string base = given.base_folder == nullptr ? "" : given.base_folder;
+    LMN_ASSIGN_OR_RETURN(const formats::OnnxFile file,
+                         formats::parse_onnx(bytes, std::move(copy), base));
+    return create(file, given, session);
+  });
+}
+
+void lmn_session_destroy(lmn_session* session) {
+  guard_destroy([&] { delete session; });
+}
+
+lmn_status lmn_session_info_get(const lmn_session* session, lmn_session_info* out,
+                                lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(session);
+    LMN_RETURN_IF_ERROR(check_output(out, "info", "lmn_session_info"));
+    lmn_session_info filled{};
+    filled.input_count = static_cast<uint32_t>(session->object->program->inputs().size());
+    filled.output_count = static_cast<uint32_t>(session->object->program->outputs().size());
+    filled.threads = session->object->threads;
+    write_output(filled, out);
+    return {};
+  });
+}
+
+lmn_status lmn_session_input_get(const lmn_session* session, uint32_t index, lmn_port_info* out,
+                                 lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(session);
+    return get_port(session->object->program->inputs(), index, "input", out);
+  });
+}
+
+lmn_status lmn_session_output_get(const lmn_session* session, uint32_t index, lmn_port_info* out,
+                                  lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(session);
+    return get_port(session->object->program->outputs(), index, "output", out);
+  });
+}
+
+lmn_status lmn_session_run(lmn_session* session, const lmn_session_value* const* inputs,
+                           size_t input_count, lmn_session_value** outputs, size_t output_count,
+                           lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(session);
+    const plan::Program& program = *session->object->program;
+    LMN_ASSIGN_OR_RETURN(const std::vector<ops::RuntimeValue> in,
+                         read_values(inputs, input_count, program.inputs().size(), "inputs"));
+    if (output_count != program.outputs().size())
+      return error(Code::kInvalidArgument, "%zu outputs; the model has %zu", output_count,
+                   program.outputs().size());
+    if (output_count > 0) LMN_REQUIRE_ONE(outputs);
+    std::vector<ops::RuntimeValue> out(output_count);
+    std::vector<std::unique_ptr<lmn_session_value>> made(output_count);
+    for (size_t i = 0; i < output_count; ++i) {
+      if (outputs[i] != nullptr) {
+        out[i] = outputs[i]->object;
+      } else {
+        made[i] = std::make_unique<lmn_session_value>();
+      }
+    }
+    LMN_RETURN_IF_ERROR(session->object->run(in, out));
+    for (size_t i = 0; i < output_count; ++i) {
+      if (outputs[i] != nullptr) continue;
+      made[i]->object = std::move(out[i]);
+      outputs[i] = made[i].release();
+    }
+    return {};
+  });
+}
+
+lmn_status lmn_session_graph_get(const lmn_session* session, uint32_t optimized, char* buffer,
+                                 size_t capacity, size_t* length, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(session);
+    LMN_RETURN_IF_ERROR(check_bool(optimized, "optimized"));
+    LMN_RETURN_IF_ERROR(check_buffer(buffer, capacity, "buffer", length, "length"));
+    const std::string text = graph::to_text(session->object->program->graph());
+    return write_items(buffer, capacity, text.size(), length,
+                       [&](char* to) { std::memcpy(to, text.data(), text.size()); });
+  });
+}
+
+lmn_status lmn_binding_create(lmn_session* session, const lmn_session_value* const* inputs,
+                              size_t input_count, const lmn_session_value* const* outputs,
+                              size_t output_count, lmn_binding** binding, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(session);
+    LMN_REQUIRE_ONE(binding);
+    const plan::Program& program = *session->object->program;
+    auto handle = std::make_unique<lmn_binding>();
+    handle->session = session->object;
+    LMN_ASSIGN_OR_RETURN(handle->inputs,
+                         read_values(inputs, input_count, program.inputs().size(), "inputs"));
+    LMN_ASSIGN_OR_RETURN(handle->outputs,
+                         read_values(outputs, output_count, program.outputs().size(), "outputs"));
+    LMN_RETURN_IF_ERROR(handle->session->run(handle->inputs, handle->outputs));
+    *binding = handle.release();
+    return {};
+  });
+}
+
+lmn_status lmn_binding_run(lmn_binding* binding, lmn_error** err) {
+  return guard(err, [&]() -> Outcome {
+    LMN_REQUIRE_ONE(binding);
+    return binding->session->run(binding->inputs, binding->outputs);
+  });
+}
+
+void lmn_binding_destroy(lmn_binding* binding) {
+  guard_destroy([&] { delete binding; });
+}
+
+}  // extern "C"
