@@ -95,6 +95,19 @@ Status scalar_integer(const TensorNode& node, int i, int64_t* value) {
   }
 }
 
+Status shape_of_list(const TensorNode& node, int i, Shape* shape) {
+  const std::vector<int64_t> sizes = node.integers(i);
+  if (sizes.size() > kMaxRank) {
+    return node.unsupported("rank %zu; at most %d", sizes.size(), kMaxRank);
+  }
+  *shape = Shape{};
+  for (const int64_t size : sizes) {
+    if (size < 0) return node.fail("a size of %" PRId64 " in input %d", size, i);
+    (*shape)[shape->rank++] = size;
+  }
+  return {};
+}
+
 Shape unknown_sizes(int rank) {
   Shape shape;
   shape.rank = rank;

@@ -40,6 +40,10 @@ Status expect_list(const TensorNode& node, int i);
 // integer). INVALID_ARGUMENT when it has not one element, or is no finite number.
 Status scalar_integer(const TensorNode& node, int i, int64_t* value);
 
+// The shape that operand i, a list of sizes that are known, is. INVALID_ARGUMENT names a size below
+// 0; UNSUPPORTED a rank that is too high.
+Status shape_of_list(const TensorNode& node, int i, Shape* shape);
+
 // A shape of this rank, all sizes unknown.
 Shape unknown_sizes(int rank);
 
