@@ -16,13 +16,13 @@
 //   4-bit, kQA16   the same with the middle bytes of each lane swapped, so that masking 16-bit
 //                  halves gives neighbouring pairs: unit j shifted by 4v (v = 0, 1, 2, 3) gives
 //                  k = 4j + 16 (v % 2) + v / 2 * 2 and the k after it
-//   5-bit          the low four bits as 4-bit; then one unit of fifth bits. kQA8: bit 2j + h of
-//                  byte i is of k = 4j + 16h + i. kQA16: bit 4j + v of half e is of the e-th k
-//                  that unit j shifted by 4v gives
+//   5-bit          the low four bits as 4-bit; then one unit of fifth bits: bit 2j + h of byte i
+//                  belongs to the low (h = 0) or the high nibble of byte i of unit j
 //   6-bit, kQA16   the low four bits as 4-bit, of the columns 0 to 15 in the first two units and 16
 //                  to 31 in the others: unit j shifted by 4v gives k = 16 (j / 2) + 4 (j % 2) +
 //                  8 (v % 2) + v / 2 * 2 and the k after it; then two units of high bits: bits
-//                  8 (j % 2) + 2v and the next of half e of unit j / 2
+//                  4 (j % 2) + 2h and the next of byte i of the (j / 2)th belong to the low (h = 0)
+//                  or the high nibble of byte i of unit j
 //   8-bit, kQA8    8 units; byte i of unit j is k = 4j + i, unsigned (q + 128), or signed where
 //                  the instruction set multiplies signed bytes
 //   8-bit, kQA16   16 half units of `lanes` x 2 bytes; byte i of half unit j is k = 2j + i, signed
@@ -80,6 +80,12 @@ struct WeightKind {
     default:
       return {};
   }
+}
+
+// Where the high bits of the 16-bit halves begin that unit j gives, shifted by 4v.
+[[maybe_unused]] constexpr int fifth_bit(int j, int v) { return v / 2 * 8 + 2 * j + v % 2; }
+[[maybe_unused]] constexpr int sixth_bits(int j, int v) {
+  return v / 2 * 8 + j % 2 * 4 + v % 2 * 2;
 }
 
 // Bytes of the scales of one block and of the supers of 256 columns, per lane.

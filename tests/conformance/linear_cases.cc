@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Cases of the operators that read packed matrices.
+#include <algorithm>
 #include <memory>
 
 #include "conformance.h"
@@ -29,6 +30,7 @@ struct LinearShape {
   bool bias = false;
   bool residual = false;
   bool in_place = false;  // the residual is y itself
+  bool largest = false;   // all integers, of weights and activations, are the largest there are
 };
 
 struct LinearData {
@@ -50,7 +52,20 @@ std::string describe(const LinearShape& s) {
   if (s.interleaved) out += " gated";
   if (s.bias) out += " bias";
   if (s.residual) out += s.in_place ? " residual in place" : " residual";
+  if (s.largest) out += " largest";
   return out;
+}
+
+// All bits set, but for the half-precision scales of a block.
+void fill_integers(DType type, std::vector<std::byte>* weights) {
+  const size_t block = info(type).block_bytes;
+  const bool has_min =
+      type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K;
+  const size_t begin = type == DType::kQ6_K ? 0 : has_min ? 4 : 2;
+  const size_t end = type == DType::kQ6_K ? block - 2 : block;
+  for (size_t at = 0; at < weights->size(); at += block)
+    std::fill(weights->begin() + static_cast<ptrdiff_t>(at + begin),
+              weights->begin() + static_cast<ptrdiff_t>(at + end), std::byte{0xFF});
 }
 
 std::shared_ptr<const LinearData> make_linear(const LinearShape& s) {
@@ -67,6 +82,11 @@ std::shared_ptr<const LinearData> make_linear(const LinearShape& s) {
   }
   d->outputs = s.interleaved ? d->n / 2 : d->n;
   d->x = random.floats(s.rows * s.columns);
+  if (s.largest) {
+    for (size_t i = 0; i < d->pieces.size(); ++i) fill_integers(s.pieces[i].first, &d->weights[i]);
+    for (size_t i = 0; i < d->x.size(); ++i)  // rows of one sign each
+      d->x[i] = i / static_cast<size_t>(s.columns) % 2 == 0 ? 1.0f : -1.0f;
+  }
   d->bias = random.floats(d->n);
   d->residual = random.floats(s.rows * d->outputs);
   return d;
@@ -151,6 +171,17 @@ std::vector<Case> cases_of_Linear() {
       add_linear(&cases,
                  {{{type, 136}, {type, 8}, {type, 24}}, block * 2, 11, input, false, true, false});
     }
+  }
+  // Sums that are as large as they become, and rows wider than what is prepared for one.
+  for (DType type : kWeightTypes) {
+    if (!is_block_quantized(type)) continue;
+    const int64_t block = info(type).block_elements;
+    for (DType input : input_types(type)) {
+      LinearShape s{{{type, 24}}, block * 2, 3, input};
+      s.largest = true;
+      add_linear(&cases, s);
+    }
+    add_linear(&cases, {{{type, 17}}, 16384 + 256, 2, DType::kQA16});
   }
   // Pieces of different types in one matrix, as qkv of a mixed file has.
   add_linear(&cases,

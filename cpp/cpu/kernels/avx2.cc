@@ -7,6 +7,7 @@
 
 #define LMN_ISA avx2
 #define LMN_VEC "cpu/kernels/vec_avx2.h"
+#define LMN_ROW_VEC "cpu/kernels/row_avx2-inl.h"
 #define LMN_BYTE_DOT LMN_SHORT_BYTES
 #include "cpu/kernels/kernels-inl.h"
 #endif

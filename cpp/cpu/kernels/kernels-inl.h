@@ -43,6 +43,7 @@ namespace {
 #include "cpu/kernels/rope-inl.h"
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/linear_int-inl.h"
+#include "cpu/kernels/linear_row-inl.h"
 #include "cpu/kernels/linear_wide-inl.h"
 #include "cpu/kernels/linear_types-inl.h"
 #include "cpu/kernels/linear_float-inl.h"

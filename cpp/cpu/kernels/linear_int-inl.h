@@ -4,9 +4,9 @@
 // the products are summed exactly in integers, then one float accumulator per output takes, in this
 // order,
 //     acc = minimum * x_sum + acc;   acc = (w_scale * x_scale) * float(sum) + acc
-// block after block. The code below is the only one for any number of rows: a tile is a panel by up
-// to 8 rows, and no operation mixes rows, so that a row has the same bits in every tile (DESIGN
-// section 7).
+// block after block. A tile below is a panel by up to 8 rows, and no operation mixes rows, so that
+// a row has the same bits in every tile (DESIGN section 7); it has them in linear_row-inl.h, for
+// one row, and in linear_wide-inl.h, for many, too, which do the same operations.
 
 // What the bytes of 8-bit weights are offset by for kQA8; for kQA16 they are signed.
 constexpr int kByteZero = LMN_BYTE_DOT == LMN_SIGNED_BYTES ? 0 : 128;
@@ -155,12 +155,12 @@ void panels_by_rows(const LinearTask& t, int64_t panel_size, int64_t row, int64_
   }
 }
 
-// Rows of the next tile when `left` are left. Tiles are 1, 2, 3, 4 or 8 rows high: others would
-// double the code and gain a few per cent at 5 to 7 rows. Up to 11 rows are shared out evenly (9
-// are 3, 3 and 3, not 8 and 1).
+// Rows of the next tile when `left`, more than one, are left. Tiles are 2, 3, 4 or 8 rows high:
+// others would double the code and gain a few per cent at 5 to 7 rows. Up to 11 rows are shared out
+// evenly (9 are 3, 3 and 3, not 8 and 1).
 LMN_INLINE int64_t tile_rows(int64_t left) {
   if (left == 8 || left >= 12) return kTallTile ? 8 : 4;
-  constexpr int8_t kNext[] = {0, 1, 2, 3, 4, 3, 3, 4, 4, 3, 4, 4};
+  constexpr int8_t kNext[] = {0, 0, 2, 3, 4, 3, 3, 4, 4, 3, 4, 4};
   return kNext[left];
 }
 
@@ -174,9 +174,6 @@ void linear_int(const LinearTask& t) {
       const int64_t rows = tile_rows(t.rows - row);
       using Scales = BlockScales<kKind, kZero>;
       switch (rows) {
-        case 1:
-          panels_by_rows<Layout, Scales, 1>(t, panel_size, row, begin, end);
-          break;
         case 2:
           panels_by_rows<Layout, Scales, 2>(t, panel_size, row, begin, end);
           break;

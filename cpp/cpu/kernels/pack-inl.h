@@ -60,26 +60,22 @@ constexpr FileBlock file_block(DType type) {
 // Eight bytes at a time in a general register, the same in every byte.
 constexpr uint64_t bytes8(uint64_t byte) { return byte * 0x0101010101010101u; }
 
-// Swaps bits a and b (a > b) of the index of every bit of x, below kBits: bit i moves to where i's
-// bits a and b have changed places.
-template <int kA, int kB, int kBits>
-LMN_INLINE uint32_t swap_index_bits(uint32_t x) {
+// The same dword of four rows.
+typedef uint32_t DwordVector __attribute__((vector_size(16)));
+
+// Swaps bits a and b (a > b) of the index of every bit of each dword: bit i moves to where i's bits
+// a and b have changed places.
+template <int kA, int kB>
+LMN_INLINE DwordVector swap_index_bits(DwordVector x) {
   constexpr uint32_t kMask = [] {
     uint32_t mask = 0;  // indices with bit b set and bit a not
-    for (int i = 0; i < kBits; ++i)
+    for (int i = 0; i < 32; ++i)
       mask |= (i >> kB & 1) == 1 && (i >> kA & 1) == 0 ? uint32_t{1} << i : 0;
     return mask;
   }();
   constexpr int kDistance = (1 << kA) - (1 << kB);
-  const uint32_t differ = (x >> kDistance ^ x) & kMask;
+  const DwordVector differ = (x >> kDistance ^ x) & kMask;
   return x ^ differ ^ differ << kDistance;
-}
-// Bit i of a half to bit 2i.
-LMN_INLINE uint32_t spread_pairs(uint32_t x) {
-  x = (x | x << 8) & 0x00FF00FFu;
-  x = (x | x << 4) & 0x0F0F0F0Fu;
-  x = (x | x << 2) & 0x33333333u;
-  return (x | x << 1) & 0x55555555u;
 }
 
 // Sixteen bytes, for shifts and masks that are the same in each. What a shift carries from one byte
@@ -89,7 +85,8 @@ LMN_INLINE ByteVector all16(uint64_t byte) { return ByteVector{bytes8(byte), byt
 
 // One block of one row. Nibbles: byte i of 16 has k = i in its low four bits and 16 + i in its high
 // ones (q6_k: bytes 0 to 7 have k = i and 8 + i, bytes 8 to 15 k = 8 + i and 16 + i). 8-bit: 32
-// bytes. `high`: bit k is the fifth, or the sixth, bit of k.
+// bytes. `high`: bit k is the fifth bit of k; in K-quants, the high bits as panel_layout.h has
+// them, one dword a unit, before the middle bytes are swapped.
 struct Canonical {
   const std::byte* q;  // in the file, or made in `made`
   uint32_t high[2];
@@ -117,15 +114,21 @@ LMN_INLINE void canonical(const std::byte* row, int64_t b, Canonical* y) {
                       : (low >> 4 & all16(15)) | (high & all16(0xF0)));
   }
   if constexpr (kType == DType::kQ5_K) {
-    y->high[0] = gather_bits(p + 16, j);
+    const ByteVector first = read<ByteVector>(p + 16) >> j & all16(1);
+    const ByteVector both = first | (read<ByteVector>(p + 32) >> j & all16(1)) << 1;
+    const uint64_t x = both[0] | both[1] << 4;
+    y->high[0] = static_cast<uint32_t>(x | x >> 32 << 2);
   }
   if constexpr (kType == DType::kQ6_K) {
     const int half = j / 4,
               group = j % 4;  // groups 0, 1: low nibbles of 64 bytes; 2, 3: their high nibbles
     const std::byte* low = p + half * 64 + group % 2 * 32;
     const std::byte* high = p + 128 + half * 32;
-    y->high[0] = gather_bits(high, 2 * group);
-    y->high[1] = gather_bits(high, 2 * group + 1);
+    for (int i = 0; i < 2; ++i) {
+      const ByteVector pairs = read<ByteVector>(high + 16 * i) >> 2 * group & all16(3);
+      const uint64_t x = pairs[0] | pairs[1] << 2;
+      y->high[i] = static_cast<uint32_t>(x | x >> 32 << 4);
+    }
     const auto nibbles = [&](int i) {
       return read<uint64_t>(low + i) >> (group / 2 * 4) & bytes8(15);
     };
@@ -134,30 +137,23 @@ LMN_INLINE void canonical(const std::byte* row, int64_t b, Canonical* y) {
   }
 }
 
-// The high bits of one row's block to its lane of the units behind the nibbles.
+// The high bits of eight rows' blocks to their lanes of the units behind the nibbles.
 template <DType kType>
-LMN_INLINE void pack_high_bits(const Canonical& c, bool wide, std::byte* unit) {
-  const auto put = [&](int i, uint32_t dword) {
-    __builtin_memcpy(unit + 4 * kLanes * i, &dword, sizeof dword);
-  };
-  if constexpr (weight_kind(kType).bits == 5) {
-    // Indices: k is (h, j, j, i, i). kQA16 wants (i, j, j, i, h), so its outer bits change places;
-    // kQA8 wants (i, i, j, j, h).
-    uint32_t x = swap_index_bits<4, 0, 32>(c.high[0]);  // (i0, j1, j0, i1, h)
-    if (!wide) {
-      x = swap_index_bits<4, 1, 32>(x);  // (i1, j1, j0, i0, h)
-      x = swap_index_bits<3, 1, 32>(x);  // (i1, i0, j0, j1, h)
-      x = swap_index_bits<2, 1, 32>(x);  // (i1, i0, j1, j0, h)
-    }
-    put(0, x);
-  }
-  if constexpr (weight_kind(kType).bits == 6) {
-    for (int half = 0; half < 2; ++half) {
-      // k in the half is (h, j, i1, i0), and (i0, j, i1, h) is wanted.
-      const auto of = [&](int i) {
-        return spread_pairs(swap_index_bits<3, 0, 16>(c.high[i] >> (16 * half) & 0xFFFF));
-      };
-      put(half, of(0) | of(1) << 1);
+LMN_INLINE void pack_high_bits(const Canonical (&c)[8], bool wide, std::byte* unit) {
+  constexpr int kUnits = weight_kind(kType).bits - 4;  // none, one or two
+  LMN_UNROLL
+  for (int u = 0; u < kUnits; ++u) {
+    LMN_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+      DwordVector x = {c[i].high[u], c[i + 1].high[u], c[i + 2].high[u], c[i + 3].high[u]};
+      if constexpr (kType == DType::kQ5_0 || kType == DType::kQ5_1) {  // of k, (h, j, j, i, i)
+        x = swap_index_bits<4, 0>(x);                                  // (i0, j1, j0, i1, h)
+        x = swap_index_bits<4, 1>(x);                                  // (i1, j1, j0, i0, h)
+        x = swap_index_bits<3, 1>(x);                                  // (i1, i0, j0, j1, h)
+        x = swap_index_bits<2, 1>(x);                                  // (i1, i0, j1, j0, h)
+      }
+      if (wide) x = swap_index_bits<4, 3>(x);  // the middle bytes
+      __builtin_memcpy(unit + 4 * (kLanes * u + i), &x, sizeof x);
     }
   }
 }
@@ -255,9 +251,7 @@ void pack_quantized(const PackTask& t) {
       if constexpr (weight_kind(kType).bits < 8) {
         transpose_dwords(q, 0, y, 4 * kLanes, wide ? ByteChange::kSwapMiddle : ByteChange::kNone,
                          0);
-        for (int i = 0; i < 8; ++i) {
-          pack_high_bits<kType>(blocks[i], wide, y + 16 * kLanes + 4 * i);
-        }
+        pack_high_bits<kType>(blocks, wide, y + 16 * kLanes);
       } else if (wide) {
         transpose_words(q, 0, y, 2 * kLanes);
         transpose_words(q, 16, y + 16 * kLanes, 2 * kLanes);
@@ -349,12 +343,8 @@ LMN_INLINE int integer_at(const UnpackTask& t, const std::byte* block, int k) {
   const int j = kind.bits == 6 ? k / 16 * 2 + k % 8 / 4 : k % 16 / 4;
   const int high = kind.bits == 6 ? k % 16 / 8 : k / 16;
   int q = byte_at(unit(j), byte) >> (4 * high) & 15;
-  const int shift = i / 2 * 2 + high;  // v of panel_layout.h
-  if (kind.bits == 5 && wide)
-    q |= (read<uint16_t>(unit(4) + i % 2 * 2) >> (4 * j + shift) & 1) << 4;
-  if (kind.bits == 5 && !wide) q |= (byte_at(unit(4), i) >> (2 * j + high) & 1) << 4;
-  if (kind.bits == 6)
-    q |= (read<uint16_t>(unit(4 + j / 2) + i % 2 * 2) >> (8 * (j % 2) + 2 * shift) & 3) << 4;
+  if (kind.bits == 5) q |= (byte_at(unit(4), byte) >> (2 * j + high) & 1) << 4;
+  if (kind.bits == 6) q |= (byte_at(unit(4 + j / 2), byte) >> (4 * (j % 2) + 2 * high) & 3) << 4;
   return q - kind.zero;
 }
 

@@ -56,18 +56,3 @@ LMN_INLINE void transpose_words(const std::byte* const (&rows)[8], int64_t offse
   put(4, vzip1q_u32(high[0], high[1]), vzip1q_u32(high[2], high[3]));
   put(6, vzip2q_u32(high[0], high[1]), vzip2q_u32(high[2], high[3]));
 }
-
-// Bit `bit` of each of 32 bytes: each is moved to its place within eight, and the eight are added.
-LMN_INLINE uint32_t gather_bits(const std::byte* p, int bit) {
-  static constexpr uint8_t kPlaces[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  const uint8x16_t mask = vdupq_n_u8(static_cast<uint8_t>(1 << bit)), places = vld1q_u8(kPlaces);
-  uint32_t bits = 0;
-  LMN_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const uint8_t*>(p + 16 * half));
-    const uint8x16_t set = vandq_u8(vtstq_u8(bytes, mask), places);
-    const uint32_t low = vaddv_u8(vget_low_u8(set)), high = vaddv_u8(vget_high_u8(set));
-    bits |= (low | high << 8) << (16 * half);
-  }
-  return bits;
-}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transposes of 8 rows in SSE, and bits of 32 bytes in AVX2, for the packing of x86. Included by
-// vec_avx2.h and vec_avx512.h.
+// Transposes of 8 rows in SSE, for the packing of x86. Included by vec_avx2.h and vec_avx512.h.
 
 // What happens to bytes on the way: nothing, the middle two of each dword change places, or a
 // constant is added.
@@ -57,10 +56,4 @@ LMN_INLINE void transpose_words(const std::byte* const (&rows)[8], int64_t offse
   put(5, _mm_unpackhi_epi64(b4, b6));
   put(6, _mm_unpacklo_epi64(b5, b7));
   put(7, _mm_unpackhi_epi64(b5, b7));
-}
-
-// Bit `bit` of each of 32 bytes.
-LMN_INLINE uint32_t gather_bits(const std::byte* p, int bit) {
-  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_slli_epi16(bytes, 7 - bit)));
 }

@@ -252,7 +252,8 @@ struct Fives16 : Nibbles16 {
     const I fifth = load_unit(quants, 4);
     LMN_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      const I bit = _mm256_and_si256(shift_words(fifth, 4 - (4 * step + v)), _mm256_set1_epi16(16));
+      const I bit =
+          _mm256_and_si256(shift_words(fifth, 4 - fifth_bit(step, v)), _mm256_set1_epi16(16));
       w[v] = _mm256_or_si256(w[v], bit);
     }
   }
@@ -267,7 +268,7 @@ struct Sixes16 : Nibbles16 {
     LMN_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const I bits =
-          _mm256_and_si256(shift_words(high, 4 - (8 * (step % 2) + 2 * v)), _mm256_set1_epi16(48));
+          _mm256_and_si256(shift_words(high, 4 - sixth_bits(step, v)), _mm256_set1_epi16(48));
       w[v] = _mm256_sub_epi16(_mm256_or_si256(w[v], bits), _mm256_set1_epi16(32));
     }
   }

@@ -183,7 +183,7 @@ struct Fives16 : Nibbles16 {
     const I fifth = load_unit(quants, 4);
     LMN_UNROLL
     for (int v = 0; v < kVectors; ++v)
-      w[v] = insert_bits(w[v], fifth, 4 - (4 * step + v), _mm512_set1_epi16(16));
+      w[v] = insert_bits(w[v], fifth, 4 - fifth_bit(step, v), _mm512_set1_epi16(16));
   }
 };
 
@@ -194,7 +194,7 @@ struct Sixes16 : Nibbles16 {
     const I high = load_unit(quants, 4 + step / 2);
     LMN_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      const I q = insert_bits(w[v], high, 4 - (8 * (step % 2) + 2 * v), _mm512_set1_epi16(48));
+      const I q = insert_bits(w[v], high, 4 - sixth_bits(step, v), _mm512_set1_epi16(48));
       w[v] = _mm512_sub_epi16(q, _mm512_set1_epi16(32));
     }
   }

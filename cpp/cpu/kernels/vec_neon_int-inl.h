@@ -308,7 +308,7 @@ struct Fives16 : Nibbles16 {
     const uint16x8_t fifth[2] = {halves_of_unit(quants, 4, 0), halves_of_unit(quants, 4, 1)};
     LMN_UNROLL
     for (int i = 0; i < 8; ++i)
-      w[i] = insert_bits(w[i], fifth[i % 2], 4 - (4 * step + kShiftOfColumn[i]), 16);
+      w[i] = insert_bits(w[i], fifth[i % 2], 4 - fifth_bit(step, kShiftOfColumn[i]), 16);
   }
   template <int kPart, int kParts, int kRows, typename Rows>
   static LMN_INLINE void sums(const std::byte* quants, const Rows& q, I (&sum)[kRows]) {
@@ -326,7 +326,7 @@ struct Sixes16 : Nibbles16 {
                                 halves_of_unit(quants, 4 + step / 2, 1)};
     LMN_UNROLL
     for (int i = 0; i < 8; ++i) {
-      w[i] = insert_bits(w[i], high[i % 2], 4 - (8 * (step % 2) + 2 * kShiftOfColumn[i]), 48);
+      w[i] = insert_bits(w[i], high[i % 2], 4 - sixth_bits(step, kShiftOfColumn[i]), 48);
       w[i] = vsubq_s16(w[i], vdupq_n_s16(32));
     }
   }

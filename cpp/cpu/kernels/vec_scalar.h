@@ -214,7 +214,7 @@ struct Fives16 : Nibbles16 {
     for (int i = 0; i < 2 * kLanes; ++i) {
       const uint32_t fifth = element<uint16_t>(quants + 16 * kLanes, i);
       for (int v = 0; v < kVectors; ++v)
-        w[v].v[i] = static_cast<int16_t>(w[v].v[i] | (fifth >> (4 * step + v) & 1) << 4);
+        w[v].v[i] = static_cast<int16_t>(w[v].v[i] | (fifth >> fifth_bit(step, v) & 1) << 4);
     }
   }
 };
@@ -226,7 +226,7 @@ struct Sixes16 : Nibbles16 {
     for (int i = 0; i < 2 * kLanes; ++i) {
       const uint32_t high = element<uint16_t>(quants + (16 + 4 * (step / 2)) * kLanes, i);
       for (int v = 0; v < kVectors; ++v) {
-        const uint32_t bits = high >> (8 * (step % 2) + 2 * v) & 3;
+        const uint32_t bits = high >> sixth_bits(step, v) & 3;
         w[v].v[i] = static_cast<int16_t>(static_cast<int>(w[v].v[i] | bits << 4) - 32);
       }
     }
@@ -269,11 +269,4 @@ LMN_INLINE void transpose_words(const std::byte* const (&rows)[8], int64_t offse
     for (int i = 0; i < 8; ++i)
       __builtin_memcpy(y + run * stride + 2 * i, rows[i] + offset + 2 * run, 2);
   }
-}
-
-// Bit `bit` of each of 32 bytes.
-LMN_INLINE uint32_t gather_bits(const std::byte* p, int bit) {
-  uint32_t bits = 0;
-  for (int i = 0; i < 32; ++i) bits |= (static_cast<uint32_t>(p[i]) >> bit & 1) << i;
-  return bits;
 }
