@@ -11,7 +11,9 @@
 #include "capi/tri_state.h"
 #include "cpu/cpu_device.h"
 #include "formats/onnx/onnx.h"
+#include "graph/passes/passes.h"
 #include "models/onnx/import.h"
+#include "ops/kernel.h"
 #include "parallel/cpu_topology.h"
 #include "parallel/thread_team.h"
 #include "plan/program/program.h"
@@ -21,7 +23,7 @@ namespace {
 
 // What sessions, bindings and runs share.
 struct Session {
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;
   std::unique_ptr<parallel::ThreadTeam> team;  // null: the calling thread alone
   std::mutex team_mutex;
   std::unique_ptr<plan::Program> program;
@@ -50,11 +52,20 @@ struct lmn_binding {
 namespace lmn::capi {
 namespace {
 
+// Passes compute constants with the kernels that would compute them in a run.
+graph::PassOptions pass_options(const std::shared_ptr<Device>& device) {
+  graph::PassOptions options;
+  options.linear_input_type = device->kernels().linear_input_type;
+  options.evaluate = [device](const ops::TensorNode& node, std::span<const TensorView> inputs) {
+    return plan::evaluate(device, node, inputs);
+  };
+  return options;
+}
+
 Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
                                               const formats::OnnxFile& file) {
   LMN_ASSIGN_OR_RETURN(const std::optional<bool> optimize,
                        tri_state(given.optimize, "lmn_session_options.optimize"));
-  (void)optimize;
   if (given.threads < 0)
     return error(Code::kInvalidArgument, "lmn_session_options.threads is %d; it is 0 or more",
                  given.threads);
@@ -66,12 +77,15 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
                          parallel::ThreadTeam::create({.threads = session->threads}));
   }
   LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
+  if (optimize.value_or(true)) {
+    LMN_ASSIGN_OR_RETURN(graph, graph::optimize(std::move(graph), pass_options(session->device)));
+  }
   plan::ProgramOptions options;
   if (given.max_shapes > 0) options.max_specializations = given.max_shapes;
   options.max_arena_bytes = static_cast<int64_t>(
       std::min<uint64_t>(given.max_arena_bytes, std::numeric_limits<int64_t>::max()));
   LMN_ASSIGN_OR_RETURN(session->program,
-                       plan::Program::create(std::move(graph), *session->device, options));
+                       plan::Program::create(std::move(graph), session->device, options));
   return session;
 }
 

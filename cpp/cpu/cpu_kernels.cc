@@ -213,6 +213,11 @@ size_t shared_bytes(int64_t head_dim, int64_t heads_per_kv_head, int workers) {
 }
 
 template <const IsaKernels& kIsa>
+Status prepare_tensor_op(const ops::TensorNode& node, std::shared_ptr<const void>* prepared) {
+  return prepare({node, *prepared, kIsa});
+}
+
+template <const IsaKernels& kIsa>
 Status bind_tensor_op(const ops::TensorNode& node, std::span<const ops::TensorType> outputs,
                       ops::TensorKernel* kernel) {
   return bind({node, outputs, *kernel, kIsa});
@@ -241,7 +246,7 @@ const ops::KernelTable& table() {
     t.linear_input_type = linear_input_type<kIsa>;
     t.plan_pack = plan_pack<kIsa>;
     t.pack = pack<kIsa>;
-    t.tensor = {bind_tensor_op<kIsa>, evaluate_tensor_op};
+    t.tensor = {prepare_tensor_op<kIsa>, bind_tensor_op<kIsa>, evaluate_tensor_op};
     return t;
   }();
   return kTable;

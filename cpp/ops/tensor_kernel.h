@@ -109,6 +109,10 @@ struct EvaluateContext {
 
 // One device's way of doing tensor operators.
 struct TensorKernels {
+  // What the kernels of a node share, whatever the shapes: packed weights. Called once, when a
+  // program is made, with the elements of constant operands known. *prepared stays null where there
+  // is nothing to prepare.
+  Status (*prepare)(const TensorNode& node, std::shared_ptr<const void>* prepared) = nullptr;
   // UNSUPPORTED names a type that the device has no kernel for.
   Status (*bind)(const TensorNode& node, std::span<const TensorType> outputs,
                  TensorKernel* kernel) = nullptr;

@@ -77,8 +77,13 @@ struct Operand {
 class TensorNode {
  public:
   TensorNode(TensorOp op, const Attributes& attributes, std::string_view name,
-             std::span<const Operand> operands, int outputs)
-      : op_(op), attributes_(attributes), name_(name), operands_(operands), outputs_(outputs) {}
+             std::span<const Operand> operands, int outputs, const void* prepared = nullptr)
+      : op_(op),
+        attributes_(attributes),
+        name_(name),
+        operands_(operands),
+        outputs_(outputs),
+        prepared_(prepared) {}
 
   TensorOp op() const { return op_; }
   const Attributes& attributes() const { return attributes_; }
@@ -87,6 +92,12 @@ class TensorNode {
   int outputs() const {
     return outputs_;
   }  // that the node has; trailing optional ones are left out
+
+  // What TensorKernels::prepare made of the node; null: nothing, or no device has seen it.
+  template <typename T>
+  const T* prepared() const {
+    return static_cast<const T*>(prepared_);
+  }
 
   bool has(int i) const { return i < inputs() && operands_[static_cast<size_t>(i)].present; }
   const Operand& operand(int i) const { return operands_[static_cast<size_t>(i)]; }
@@ -136,6 +147,7 @@ class TensorNode {
   std::string_view name_;
   std::span<const Operand> operands_;
   int outputs_;
+  const void* prepared_;
 };
 
 // Types of the outputs. On entry all are of unknown rank. Contract of infer_<e>: check operands

@@ -5,6 +5,15 @@
 
 namespace lmn::cpu {
 
+Status prepare(const Preparation& preparation) {
+  switch (preparation.node.op()) {
+    case ops::TensorOp::kFusedLinear:
+      return prepare_FusedLinear(preparation);
+    default:
+      return {};
+  }
+}
+
 Status bind(const Binding& binding) {
   switch (binding.node.op()) {
 #define LMN_TENSOR_OP(e, name, attributes) \

@@ -3,6 +3,7 @@
 // The CPU's way of doing the operators of tensor_ops.def: bind_<e> chooses a kernel for a node,
 // evaluate_<e> computes values whose shapes depend on data. One file per family. Kernels are
 // compiled for the baseline; what an instruction set does faster comes through IsaKernels.
+// prepare_<e>, of a few operators, packs their constant operands once.
 #pragma once
 
 #include <span>
@@ -20,6 +21,13 @@ struct Binding {
   const IsaKernels& isa;
 };
 
+struct Preparation {
+  const ops::TensorNode& node;
+  std::shared_ptr<const void>& prepared;  // to be filled
+  const IsaKernels& isa;
+};
+
+Status prepare(const Preparation& preparation);
 Status bind(const Binding& binding);
 Status evaluate_tensor_op(const ops::TensorNode& node, const ops::EvaluateContext& context);
 
@@ -31,5 +39,7 @@ Status evaluate_tensor_op(const ops::TensorNode& node, const ops::EvaluateContex
 #undef LMN_CONTROL_OP
 #undef LMN_VALUE_OP
 #undef LMN_TENSOR_OP
+
+Status prepare_FusedLinear(const Preparation& p);
 
 }  // namespace lmn::cpu

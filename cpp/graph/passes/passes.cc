@@ -7,9 +7,12 @@ namespace lmn::graph {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"fold_constants", fold_constants},
+    {"simplify_tensors", simplify_tensors},
     // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees
     // one.
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
+    {"fuse_linear", fuse_linear},
     {"hoist_gather", hoist_gather},
     // Before merge_linears: a gate and an up of one type are better interleaved than side by side.
     {"merge_gate_up", merge_gate_up},
@@ -29,6 +32,16 @@ constexpr Pass kPasses[] = {
 std::span<const Pass> passes() { return kPasses; }
 
 Result<Graph> optimize(Graph graph, const PassOptions& options) {
+  for (Node& node : graph.nodes) {
+    const Attributes attributes = node.attributes;
+    for (const auto& [key, value] : attributes.entries()) {
+      const auto* subgraph = std::get_if<std::shared_ptr<const Graph>>(&value);
+      if (subgraph == nullptr) continue;
+      LMN_ASSIGN_OR_RETURN(Graph optimized, optimize(**subgraph, options));
+      node.attributes.set(
+          key, std::shared_ptr<const Graph>(std::make_shared<Graph>(std::move(optimized))));
+    }
+  }
   if (options.observe) options.observe("input", graph);
   for (const Pass& pass : kPasses) {
     LMN_ASSIGN_OR_RETURN(graph, pass.run(graph, options));

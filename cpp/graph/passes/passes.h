@@ -20,6 +20,11 @@ struct PassOptions {
   // UNSUPPORTED names the type. Callers pass KernelTable::linear_input_type of the device that the
   // graph is for.
   std::function<Result<DType>(DType weight, int64_t columns, bool precise)> linear_input_type;
+  // Computes a tensor operator whose inputs are all known; null: nothing is folded. Callers pass
+  // what the device of the graph computes.
+  std::function<Result<std::vector<Tensor>>(const ops::TensorNode& node,
+                                            std::span<const TensorView> inputs)>
+      evaluate;
   // Called with the graph before the first pass (name "input") and after each pass. May be null.
   std::function<void(std::string_view pass, const Graph& graph)> observe;
 };
@@ -34,9 +39,18 @@ struct Pass {
 // All passes, in the order in which optimize() runs them.
 std::span<const Pass> passes();
 
-// Runs all passes and verifies what each returns (a pass that breaks a graph is INTERNAL, by name).
+// Runs all passes, on subgraphs first, and verifies what each returns (a pass that breaks a graph
+// is INTERNAL, by name).
 Result<Graph> optimize(Graph graph, const PassOptions& options);
 
+// Tensor operators whose inputs are constants, and Shape of known shapes -> constants.
+Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
+// Tensor operators that do nothing -> their input: Identity, Dropout of inference, Cast to the same
+// type, x + 0, x - 0, x * 1, x / 1; two Transposes -> one or none; Reshape of a Reshape -> the
+// last.
+Result<Graph> simplify_tensors(const Graph& graph, const PassOptions& options);
+// MatMul or Gemm with a constant matrix, what is added, and an activation -> lmnative.Linear.
+Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
 // gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows
 // that are asked for.
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions& options);

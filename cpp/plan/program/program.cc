@@ -28,22 +28,14 @@ ops::TensorType type_of(const RuntimeValue& value) {
   return type;
 }
 
-bool same_type(const ops::TensorType& a, const ops::TensorType& b) {
-  return a.dtype == b.dtype && a.kind == b.kind && a.shape == b.shape;
-}
+// Memory of the device, which keeps the device.
+struct OwnedBlock {
+  std::shared_ptr<Device> device;
+  DeviceBlock block;  // goes first
+};
 
-std::string type_text(const ops::TensorType& type) {
-  constexpr std::string_view kKinds[] = {"", "sequence ", "optional ", "map "};
-  std::string out(kKinds[static_cast<int>(type.kind)]);
-  out += info(type.dtype).name;
-  return type.kind == ValueKind::kTensor ? out + type.shape.to_string() : out;
-}
-
-}  // namespace
-
-Program::Program(graph::Graph graph, Device& device, const ProgramOptions& options)
-    : graph_(std::move(graph)), device_(device), options_(options) {
-  allocate_ = [this](DType dtype, const Shape& shape) -> Result<Tensor> {
+AllocateFn allocator(std::shared_ptr<Device> device) {
+  return [device = std::move(device)](DType dtype, const Shape& shape) -> Result<Tensor> {
     Tensor tensor;
     tensor.dtype = dtype;
     tensor.shape = shape;
@@ -57,21 +49,39 @@ Program::Program(graph::Graph graph, Device& device, const ProgramOptions& optio
     }
     LMN_ASSIGN_OR_RETURN(
         DeviceBlock block,
-        DeviceBlock::create(device_, static_cast<size_t>(std::max<int64_t>(bytes, 1))));
-    auto owner = std::make_shared<DeviceBlock>(std::move(block));
-    tensor.data = owner->data();
+        DeviceBlock::create(*device, static_cast<size_t>(std::max<int64_t>(bytes, 1))));
+    auto owner = std::make_shared<OwnedBlock>(OwnedBlock{device, std::move(block)});
+    tensor.data = owner->block.data();
     tensor.owner = std::move(owner);
     return tensor;
   };
 }
 
+bool same_type(const ops::TensorType& a, const ops::TensorType& b) {
+  return a.dtype == b.dtype && a.kind == b.kind && a.shape == b.shape;
+}
+
+std::string type_text(const ops::TensorType& type) {
+  constexpr std::string_view kKinds[] = {"", "sequence ", "optional ", "map "};
+  std::string out(kKinds[static_cast<int>(type.kind)]);
+  out += info(type.dtype).name;
+  return type.kind == ValueKind::kTensor ? out + type.shape.to_string() : out;
+}
+
+}  // namespace
+
+Program::Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options)
+    : graph_(std::move(graph)), device_(std::move(device)), options_(options) {
+  allocate_ = allocator(device_);
+}
+
 Program::~Program() = default;
 
-Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, Device& device,
+Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, std::shared_ptr<Device> device,
                                                  const ProgramOptions& options) {
-  if (device.kernels().tensor.bind == nullptr) {
+  if (device->kernels().tensor.bind == nullptr) {
     return error(Code::kUnsupported, "device %s has no kernels for general tensors",
-                 device.name().c_str());
+                 device->name().c_str());
   }
   std::unique_ptr<Program> program(new Program(std::move(graph), device, options));
   for (graph::ValueId id : program->graph_.inputs)
@@ -91,7 +101,28 @@ Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, Device& dev
       children.push_back(std::move(child));
     }
   }
+  LMN_RETURN_IF_ERROR(program->prepare());
   return program;
+}
+
+Status Program::prepare() {
+  prepared_.resize(graph_.nodes.size());
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const graph::Node& node = graph_.nodes[n];
+    graph::TypeTranslator translator;
+    std::vector<ops::Operand> operands(node.inputs.size());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (node.inputs[i] == graph::kNone) continue;
+      const graph::Value& value = graph_.value(node.inputs[i]);
+      operands[i].present = true;
+      operands[i].type = translator.to_ops(value.type);
+      if (value.constant != nullptr) operands[i].data = value.constant->pieces[0].view.data;
+    }
+    const ops::TensorNode view(tensor_op(node.op), node.attributes, node.name, operands,
+                               static_cast<int>(node.outputs.size()));
+    LMN_RETURN_IF_ERROR(device_->kernels().tensor.prepare(view, &prepared_[n]));
+  }
+  return {};
 }
 
 Status Program::check_input(size_t i, const RuntimeValue& value,
@@ -153,9 +184,9 @@ Result<std::shared_ptr<const Specialization>> Program::specialize(
     LMN_RETURN_IF_ERROR(check_input(i, inputs[i], &symbols));
     types.push_back(type_of(inputs[i]));
   }
-  LMN_ASSIGN_OR_RETURN(
-      std::shared_ptr<const Specialization> made,
-      make_specialization(graph_, device_.kernels().tensor, std::move(types), allocate_));
+  LMN_ASSIGN_OR_RETURN(std::shared_ptr<const Specialization> made,
+                       make_specialization(graph_, device_->kernels().tensor, prepared_,
+                                           std::move(types), allocate_));
   if (options_.max_arena_bytes > 0 && made->arena_bytes > options_.max_arena_bytes) {
     return error(Code::kUnsupported,
                  "inputs of these shapes need %" PRId64
@@ -185,7 +216,7 @@ Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int 
   frame->table = s.table;
   LMN_ASSIGN_OR_RETURN(
       frame->arena,
-      DeviceBlock::create(device_,
+      DeviceBlock::create(*device_,
                           static_cast<size_t>(s.arena_bytes + workers * s.scratch_bytes + 64)));
   for (const Specialization::Placement& p : s.placements)
     frame->table[static_cast<size_t>(p.root)] = frame->arena.data() + p.offset;
@@ -365,7 +396,8 @@ Status Program::run_late(const Specialization& s, Frame& frame, graph::NodeId n,
   }
   std::vector<RuntimeValue> outputs(node.outputs.size());
   const ops::TensorNode view(op, node.attributes, node.name, operands,
-                             static_cast<int>(outputs.size()));
+                             static_cast<int>(outputs.size()),
+                             prepared_[static_cast<size_t>(n)].get());
   if (ops::op_class(op) == ops::OpClass::kControl) {
     LMN_RETURN_IF_ERROR(run_control(n, inputs, outputs, team));
   } else if (keeps_bytes(op)) {
@@ -374,11 +406,32 @@ Status Program::run_late(const Specialization& s, Frame& frame, graph::NodeId n,
     outputs[0] = *inputs[0];
     if (outputs[0].kind == ValueKind::kTensor) outputs[0].tensor.shape = types[0].shape;
   } else {
-    LMN_RETURN_IF_ERROR(compute_now(device_.kernels().tensor, view, inputs, outputs, allocate_));
+    LMN_RETURN_IF_ERROR(compute_now(device_->kernels().tensor, view, inputs, outputs, allocate_));
   }
   for (size_t i = 0; i < outputs.size(); ++i)
     frame.late[static_cast<size_t>(node.outputs[i])] = std::move(outputs[i]);
   return {};
+}
+
+Result<std::vector<Tensor>> evaluate(const std::shared_ptr<Device>& device,
+                                     const ops::TensorNode& node,
+                                     std::span<const TensorView> inputs) {
+  std::vector<RuntimeValue> values(inputs.size()), outputs(static_cast<size_t>(node.outputs()));
+  std::vector<const RuntimeValue*> pointers(inputs.size(), nullptr);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!node.has(static_cast<int>(i))) continue;
+    values[i].tensor = {inputs[i].dtype, inputs[i].shape, const_cast<std::byte*>(inputs[i].data),
+                        nullptr};
+    pointers[i] = &values[i];
+  }
+  std::vector<Tensor> out;
+  const AllocateFn allocate = allocator(device);
+  LMN_RETURN_IF_ERROR(compute_now(device->kernels().tensor, node, pointers, outputs, allocate));
+  for (RuntimeValue& value : outputs) {
+    if (value.kind != ValueKind::kTensor) return node.unsupported("its result is no tensor");
+    out.push_back(std::move(value.tensor));
+  }
+  return out;
 }
 
 }  // namespace lmn::plan

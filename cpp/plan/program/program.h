@@ -43,9 +43,9 @@ using AllocateFn = ops::AllocateTensor;
 
 class Program {
  public:
-  // The device outlives the program; constants of the graph are read where they lie. UNSUPPORTED
-  // names an operator that the device lacks.
-  static Result<std::unique_ptr<Program>> create(graph::Graph graph, Device& device,
+  // Constants of the graph are read where they lie. Outputs that a run allocates keep the device
+  // alive. UNSUPPORTED names an operator that the device lacks.
+  static Result<std::unique_ptr<Program>> create(graph::Graph graph, std::shared_ptr<Device> device,
                                                  const ProgramOptions& options);
   ~Program();
   Program(const Program&) = delete;
@@ -63,7 +63,7 @@ class Program {
              parallel::ThreadTeam* team) const;
 
  private:
-  Program(graph::Graph graph, Device& device, const ProgramOptions& options);
+  Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options);
 
   Status check_input(size_t i, const ops::RuntimeValue& value,
                      std::vector<std::pair<std::string, int64_t>>* symbols) const;
@@ -80,19 +80,27 @@ class Program {
                   parallel::ThreadTeam* team) const;
   Status run_late(const Specialization& s, Frame& frame, graph::NodeId node,
                   parallel::ThreadTeam* team) const;
+  Status prepare();
   Status run_control(graph::NodeId node, std::span<const ops::RuntimeValue* const> inputs,
                      std::span<ops::RuntimeValue> outputs, parallel::ThreadTeam* team) const;
 
   graph::Graph graph_;
-  Device& device_;
+  const std::shared_ptr<Device> device_;
   const ProgramOptions options_;
   AllocateFn allocate_;
   std::vector<ProgramPort> inputs_, outputs_;
   // Of every node: the programs of its subgraphs, in the order of its attributes.
   std::vector<std::vector<std::unique_ptr<Program>>> children_;
 
+  std::vector<std::shared_ptr<const void>> prepared_;  // of every node: TensorKernels::prepare
+
   mutable std::mutex mutex_;  // of specializations_
   mutable std::vector<std::shared_ptr<const Specialization>> specializations_;  // recent ones first
 };
+
+// One node on the host, now: for constant folding. Outputs that are no tensors are UNSUPPORTED.
+Result<std::vector<Tensor>> evaluate(const std::shared_ptr<Device>& device,
+                                     const ops::TensorNode& node,
+                                     std::span<const TensorView> inputs);
 
 }  // namespace lmn::plan

@@ -24,8 +24,9 @@ constexpr int64_t kMaxFoldedBytes = 64 * 1024;
 class Specializer {
  public:
   Specializer(const graph::Graph& graph, const ops::TensorKernels& kernels,
-              const AllocateFn& allocate, Specialization* out)
-      : graph_(graph), kernels_(kernels), allocate_(allocate), s_(*out) {}
+              std::span<const std::shared_ptr<const void>> prepared, const AllocateFn& allocate,
+              Specialization* out)
+      : graph_(graph), kernels_(kernels), prepared_(prepared), allocate_(allocate), s_(*out) {}
 
   Status run() {
     start();
@@ -39,6 +40,9 @@ class Specializer {
 
  private:
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
+  const void* prepared(graph::NodeId n) const {
+    return prepared_.empty() ? nullptr : prepared_[at(n)].get();
+  }
   const Node& node_of(const ProgramStage& stage) const { return graph_.nodes[at(stage.node)]; }
 
   void start() {
@@ -192,7 +196,7 @@ class Specializer {
     double bytes = 0;
     for (ValueId id : node.outputs) types.push_back(s_.values[at(id)].type);
     const ops::TensorNode view(op, node.attributes, node.name, operands,
-                               static_cast<int>(node.outputs.size()));
+                               static_cast<int>(node.outputs.size()), prepared(stage->node));
     LMN_RETURN_IF_ERROR(kernels_.bind(view, types, &stage->kernel));
     for (const Operand& operand : operands) {
       if (operand.present && operand.type.ranked()) {
@@ -321,6 +325,7 @@ class Specializer {
 
   const graph::Graph& graph_;
   const ops::TensorKernels& kernels_;
+  const std::span<const std::shared_ptr<const void>> prepared_;
   const AllocateFn& allocate_;
   Specialization& s_;
   std::vector<bool> is_folded_, needed_;
@@ -396,10 +401,11 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
 
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
-    std::vector<ops::TensorType> input_types, const AllocateFn& allocate) {
+    std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
+    const AllocateFn& allocate) {
   auto s = std::make_shared<Specialization>();
   s->input_types = std::move(input_types);
-  LMN_RETURN_IF_ERROR(Specializer(graph, kernels, allocate, s.get()).run());
+  LMN_RETURN_IF_ERROR(Specializer(graph, kernels, prepared, allocate, s.get()).run());
   return std::shared_ptr<const Specialization>(std::move(s));
 }
 

@@ -83,10 +83,12 @@ Result<int64_t> tensor_bytes(DType dtype, const Shape& shape);
 
 using AllocateFn = ops::AllocateTensor;
 
-// What makes a specialisation. The errors are those of inference and binding.
+// What makes a specialisation. The errors are those of inference and binding. `prepared`: of every
+// node, or empty.
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
-    std::vector<ops::TensorType> input_types, const AllocateFn& allocate);
+    std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
+    const AllocateFn& allocate);
 
 // Computes a node whose inputs are all known now; outputs are allocated. For specialisations, late
 // stages and constant folding. Not for control operators.

@@ -47,10 +47,10 @@ ValueId node(Graph* g, Op op, std::vector<ValueId> inputs, ops::Attributes attri
 }
 
 struct Ran {
-  std::unique_ptr<Device> device = *cpu::create_cpu_device("");
+  std::shared_ptr<Device> device = *cpu::create_cpu_device("");
   std::unique_ptr<Program> program;
   explicit Ran(Graph g) {
-    auto made = Program::create(std::move(g), *device, {});
+    auto made = Program::create(std::move(g), device, {});
     EXPECT(made.ok());
     if (!made.ok()) throw std::runtime_error(std::string(made.status().message()));
     program = std::move(*made);
@@ -146,7 +146,7 @@ TEST(shape_arithmetic_costs_nothing) {
   tx.shape = Shape{2, 3};
   ty.shape = Shape{6};
   auto s = plan::make_specialization(
-      g, device->kernels().tensor, {tx, ty}, [](DType dtype, const Shape& shape) -> Result<Tensor> {
+      g, device->kernels().tensor, {}, {tx, ty}, [](DType dtype, const Shape& shape) -> Result<Tensor> {
         return owned(dtype, shape,
                      std::vector<std::byte>(static_cast<size_t>(shape.elements()) * 8).data());
       });

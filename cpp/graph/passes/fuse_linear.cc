@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products with constant matrices: MatMul or Gemm, then a constant vector that is added, then an
+// activation, become one lmnative.Linear, whose weights the device packs once. float32 only.
+#include "graph/passes/matching.h"
+#include "graph/passes/passes.h"
+#include "graph/rewriter.h"
+
+namespace lmn::graph {
+namespace {
+
+// The operators of activations that the product takes along, and their names there.
+std::string activation_of(const Node& node) {
+  const std::string_view op = name(node.op);
+  if (op == "Relu" || op == "Tanh" || op == "Sigmoid") return std::string(op);
+  if (op == "Gelu" || op == "com.microsoft.Gelu") {
+    const auto* approximate = node.attributes.find_as<std::string>("approximate");
+    return approximate != nullptr && *approximate == "tanh" ? "GeluTanh" : "Gelu";
+  }
+  return "";
+}
+
+struct Product {
+  ValueId x, weight, bias;
+  bool transposed;
+  size_t last;  // the node whose output is the result
+  std::string activation;
+};
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph) : graph_(graph), uses_(graph) {}
+
+  Result<Graph> run() {
+    std::vector<std::optional<Product>> at(graph_.nodes.size());  // by the last node
+    std::vector<bool> taken(graph_.nodes.size(), false);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      std::optional<Product> product = match(n);
+      if (!product) continue;
+      std::vector<size_t> nodes{n};
+      grow(&*product, &nodes);
+      for (size_t node : nodes) taken[node] = true;
+      at[product->last] = std::move(product);
+    }
+    Rewriter rewriter(graph_);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (at[n]) {
+        const Product& p = *at[n];
+        Attributes attributes;
+        if (p.transposed) attributes.set("transposed", int64_t{1});
+        if (!p.activation.empty()) attributes.set("activation", p.activation);
+        std::vector<ValueId> inputs{rewriter.map(p.x), rewriter.map(p.weight)};
+        if (p.bias != kNone) inputs.push_back(rewriter.map(p.bias));
+        LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter.add(Op::kFusedLinear, std::move(inputs),
+                                                           attributes, graph_.nodes[n].name));
+        rewriter.replace(graph_.nodes[n].outputs[0], y);
+      } else if (!taken[n]) {
+        LMN_RETURN_IF_ERROR(rewriter.copy(graph_.nodes[n]));
+      }
+    }
+    return rewriter.finish();
+  }
+
+ private:
+  bool is_constant(ValueId id, size_t rank) const {
+    const Value& value = graph_.value(id);
+    return value.constant != nullptr && value.constant->pieces.size() == 1 &&
+           value.type.dtype == DType::kF32 && value.type.dims.size() == rank;
+  }
+
+  std::optional<Product> match(size_t n) const {
+    const Node& node = graph_.nodes[n];
+    if (node.op == Op::kMatMul && is_constant(node.inputs[1], 2)) {
+      const ValueType& x = graph_.value(node.inputs[0]).type;
+      if (x.dtype != DType::kF32 || !x.ranked || x.dims.size() < 2) return std::nullopt;
+      return Product{node.inputs[0], node.inputs[1], kNone, false, n, ""};
+    }
+    if (name(node.op) != "Gemm" || !is_constant(node.inputs[1], 2)) return std::nullopt;
+    const bool plain = node.attributes.get_or<int64_t>("transA", 0) == 0 &&
+                       node.attributes.get_or<float>("alpha", 1.0f) == 1.0f &&
+                       node.attributes.get_or<float>("beta", 1.0f) == 1.0f;
+    const bool transposed = node.attributes.get_or<int64_t>("transB", 0) != 0;
+    const ValueId bias = node.input(2);
+    if (!plain || (bias != kNone && !is_bias(bias, node.inputs[1], transposed)))
+      return std::nullopt;
+    return Product{node.inputs[0], node.inputs[1], bias, transposed, n, ""};
+  }
+
+  // One number for every column of the result.
+  bool is_bias(ValueId id, ValueId weight, bool transposed) const {
+    return is_constant(id, 1) &&
+           graph_.value(id).type.dims[0] == graph_.value(weight).type.dims[transposed ? 0 : 1];
+  }
+
+  void grow(Product* p, std::vector<size_t>* nodes) const {
+    for (;;) {
+      const ValueId y = graph_.nodes[p->last].outputs[0];
+      if (!uses_.only_one(y)) return;
+      const auto next = static_cast<size_t>(uses_.of(y)[0]);
+      const Node& node = graph_.nodes[next];
+      if (!is_tensor_op(node.op) || node.outputs.size() != 1) return;
+      if (node.op == Op::kAdd && p->bias == kNone) {
+        const ValueId other = node.inputs[0] == y ? node.inputs[1] : node.inputs[0];
+        if (!is_bias(other, p->weight, p->transposed)) return;
+        p->bias = other;
+      } else {
+        p->activation = activation_of(node);
+        if (p->activation.empty()) return;
+      }
+      p->last = next;
+      nodes->push_back(next);
+      if (!p->activation.empty()) return;
+    }
+  }
+
+  const Graph& graph_;
+  const Uses uses_;
+};
+
+}  // namespace
+
+Result<Graph> fuse_linear(const Graph& graph, const PassOptions&) { return Fuser(graph).run(); }
+
+}  // namespace lmn::graph
