@@ -1,94 +1,139 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of tensor_ops/elementwise.def.
-#include "cpu/tensor/broadcast.h"
-#include "cpu/tensor/dispatch.h"
+// Kernels of tensor_ops/elementwise.def: arithmetic of two tensors. Integers wrap around. Division
+// of integers by zero makes the run fail.
+#include "cpu/tensor/elementwise.h"
 
 namespace lmn::cpu {
 namespace {
 
-using ops::Operands;
-using ops::Worker;
+// Unsigned arithmetic of at least 32 bits, in which wrapping is defined.
+template <typename T>
+using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-// y = f(a, b) over broadcast operands. Work is shared out in elements of the output.
-template <typename T, typename F>
-void bind_binary(const Binding& b, F f) {
-  const auto walk = make_walk<2>(b.outputs[0].shape, {&b.node.shape(0), &b.node.shape(1)});
-  b.kernel.splits = true;
-  for (int i : {1, 0}) {
-    if (b.node.shape(i) == b.outputs[0].shape) b.kernel.in_place = i;
-  }
-  b.kernel.set([walk, f](const Operands& io, const Worker& worker) {
-    const T *x = io.input<T>(0), *y = io.input<T>(1);
-    T* out = io.output<T>(0);
-    const int64_t inner = walk.inner();
-    const auto [begin, end] = ops::share_of(walk.rows() * inner, worker);
-    for (int64_t at = begin; at < end;) {
-      const int64_t row = at / inner, first = at % inner;
-      const int64_t count = std::min(inner - first, end - at);
-      const auto offset = walk.offsets(row);
-      const int64_t sx = walk.inner_stride(0), sy = walk.inner_stride(1);
-      const T *xs = x + offset[0] + first * sx, *ys = y + offset[1] + first * sy;
-      T* to = out + at;
-      if (sx == 1 && sy == 1) {
-        for (int64_t i = 0; i < count; ++i) to[i] = f(xs[i], ys[i]);
-      } else if (sx == 1) {
-        for (int64_t i = 0; i < count; ++i) to[i] = f(xs[i], *ys);
-      } else {
-        for (int64_t i = 0; i < count; ++i) to[i] = f(xs[i * sx], ys[i * sy]);
-      }
-      at += count;
+struct Plus {
+  template <typename T>
+  T operator()(T x, T y) const {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(x) + static_cast<Wrapping<T>>(y));
+    } else {
+      return x + y;
     }
-  });
+  }
+};
+struct Minus {
+  template <typename T>
+  T operator()(T x, T y) const {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(x) - static_cast<Wrapping<T>>(y));
+    } else {
+      return x - y;
+    }
+  }
+};
+struct Times {
+  template <typename T>
+  T operator()(T x, T y) const {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(x) * static_cast<Wrapping<T>>(y));
+    } else {
+      return x * y;
+    }
+  }
+};
+
+template <typename T>
+bool is_minus_one(T y) {
+  if constexpr (std::is_signed_v<T>) return y == T(-1);
+  return false;
 }
 
-template <typename T, typename F>
-void bind_unary(const Binding& b, F f) {
-  const int64_t count = b.outputs[0].shape.elements();
-  b.kernel.splits = true;
-  b.kernel.in_place = 0;
-  b.kernel.set([count, f](const Operands& io, const Worker& worker) {
-    const T* x = io.input<T>(0);
-    T* y = io.output<T>(0);
-    const auto [begin, end] = ops::share_of(count, worker);
-    for (int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
-  });
+struct Quotient {
+  float operator()(float x, float y) const { return x / y; }
+  double operator()(double x, double y) const { return x / y; }
+};
+template <typename T>
+struct IntegerQuotient {
+  T operator()(T x, T y) const {
+    if (y == 0) return 0;
+    if (is_minus_one(y)) return Minus{}(T(0), x);
+    return static_cast<T>(x / y);
+  }
+  static bool refuses(T y) { return y == 0; }
+  static const char* refusal() { return "Div: an integer is divided by zero"; }
+};
+
+// The remainder with the sign of y, or, as C's, with that of x.
+struct Modulo {
+  bool truncates;
+  template <typename T>
+  T operator()(T x, T y) const {
+    const T rest = std::fmod(x, y);
+    if (truncates) return rest;
+    if (rest == 0) return std::copysign(rest, y);
+    return (rest < 0) != (y < 0) ? rest + y : rest;
+  }
+};
+template <typename T>
+struct IntegerModulo {
+  bool truncates;
+  T operator()(T x, T y) const {
+    if (y == 0 || is_minus_one(y)) return 0;
+    const T rest = static_cast<T>(x % y);
+    if (truncates || rest == 0 || (rest < 0) == (y < 0)) return rest;
+    return static_cast<T>(rest + y);
+  }
+  static bool refuses(T y) { return y == 0; }
+  static const char* refusal() { return "Mod: an integer is divided by zero"; }
+};
+
+template <typename F>
+Status bind_arithmetic(const Binding& b, F f) {
+  const auto bind = [&](auto tag) -> Status {
+    bind_binary<typename decltype(tag)::type>(b, f);
+    return {};
+  };
+  switch (b.node.dtype(0)) {  // signed and unsigned integers wrap alike
+    case DType::kI8:
+      return bind(TypeTag<uint8_t>{});
+    case DType::kI16:
+      return bind(TypeTag<uint16_t>{});
+    case DType::kI32:
+      return bind(TypeTag<uint32_t>{});
+    case DType::kI64:
+      return bind(TypeTag<uint64_t>{});
+    default:
+      return with_number(b.node, b.node.dtype(0), bind);
+  }
 }
 
 }  // namespace
 
-Status bind_Add(const Binding& b) {
-  return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    bind_binary<T>(b, [](T x, T y) { return static_cast<T>(x + y); });
-    return {};
-  });
-}
-Status bind_Sub(const Binding& b) {
-  return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    bind_binary<T>(b, [](T x, T y) { return static_cast<T>(x - y); });
-    return {};
-  });
-}
-Status bind_Mul(const Binding& b) {
-  return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    bind_binary<T>(b, [](T x, T y) { return static_cast<T>(x * y); });
-    return {};
-  });
-}
+Status bind_Add(const Binding& b) { return bind_arithmetic(b, Plus{}); }
+Status bind_Sub(const Binding& b) { return bind_arithmetic(b, Minus{}); }
+Status bind_Mul(const Binding& b) { return bind_arithmetic(b, Times{}); }
+
 Status bind_Div(const Binding& b) {
-  return with_float(b.node, b.node.dtype(0), [&](auto tag) -> Status {
+  return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    bind_binary<T>(b, [](T x, T y) { return static_cast<T>(x / y); });
+    if constexpr (std::is_integral_v<T>) {
+      bind_binary<T>(b, IntegerQuotient<T>{});
+    } else {
+      bind_binary<T>(b, Quotient{});
+    }
     return {};
   });
 }
-Status bind_Relu(const Binding& b) {
-  return with_float(b.node, b.node.dtype(0), [&](auto tag) -> Status {
+
+Status bind_Mod(const Binding& b) {
+  const bool truncates = b.node.integer("fmod", 0) != 0;
+  return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    bind_unary<T>(b, [](T x) { return x < T(0) ? T(0) : x; });  // a NaN stays one
+    if constexpr (std::is_integral_v<T>) {
+      bind_binary<T>(b, IntegerModulo<T>{truncates});
+    } else {
+      bind_binary<T>(b, Modulo{truncates});
+    }
     return {};
   });
 }
