@@ -43,13 +43,8 @@ Status bind_number_unary(const Binding& b, F f) {
   });
 }
 
-// Rounding to whole numbers without a call, so that loops become vectors. Numbers from 2^23 on are
-// whole; below, adding and subtracting 2^23 rounds to nearest even.
-float round_even(float x) {
-  const float magnitude = std::abs(x);
-  const float rounded = (magnitude + 8388608.0f) - 8388608.0f;
-  return vector_math::with_sign_of(magnitude < 8388608.0f ? rounded : magnitude, x);
-}
+// Rounding to whole numbers without a call, so that loops become vectors.
+float round_even(float x) { return vector_math::round_even(x); }
 double round_even(double x) { return std::nearbyint(x); }
 float round_down(float x) {
   const float nearest = round_even(x);

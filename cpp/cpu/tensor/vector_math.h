@@ -41,6 +41,12 @@ inline float clamp(float x, float low, float high) {  // NaN stays NaN
   return high < x ? high : x;
 }
 
+// To nearest even. Numbers from 2^23 on are whole; below, adding and subtracting it rounds.
+inline float round_even(float x) {
+  const float magnitude = absolute(x), rounded = (magnitude + 8388608.0f) - 8388608.0f;
+  return with_sign_of(magnitude < 8388608.0f ? rounded : magnitude, x);
+}
+
 // e^x with 0 below -104 and infinity above 88.73, subnormal results included: at most 1.2 ulp.
 // x = n ln 2 + r, |r| <= ln(2) / 2; 2^n in two factors, because n reaches from -151 to 130.
 inline float exp(float x) {
