@@ -5,7 +5,7 @@
 # Usage: cmake -DNM=nm -DOBJECTS="a.o;b.o" -P check_fence.cmake
 set(checked 0)
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "kernels/(avx2|avx512|neon|neon_dotprod|neon_i8mm)\\.cc")
+  if(NOT object MATCHES "kernels/(avx2|avx512|amx|amx_emulated|neon|neon_dotprod|neon_i8mm)\\.cc")
     continue()
   endif()
   set(set ${CMAKE_MATCH_1})

@@ -9,9 +9,12 @@ if(TARGET lmn_cpu)
   file(GLOB tensor_sources CONFIGURE_DEPENDS cpp/cpu/tensor/*.cc)
   set_source_files_properties(${tensor_sources} PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
   set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/cpp/cpu/kernels)
+  if(LMN_BUILD_TESTS)  # kernels of tile registers in plain C++
+    target_compile_definitions(lmn_cpu PRIVATE LMN_EMULATED_TARGETS)
+  endif()
   if(LMN_SANITIZE)
     set(optimise -O1)
-    set_source_files_properties(${kernels}/scalar.cc PROPERTIES COMPILE_OPTIONS -O1)
+    set_source_files_properties(${kernels}/scalar.cc ${kernels}/scalar_tiles.cc PROPERTIES COMPILE_OPTIONS -O1)
   else()
     set(optimise "$<$<NOT:$<CONFIG:Debug>>:-O3>")
   endif()
@@ -20,8 +23,11 @@ if(TARGET lmn_cpu)
       COMPILE_OPTIONS "${optimise};-mavx2;-mfma;-mf16c")
     # GCC 12 sees uninitialised values in its own avx512fintrin.h (GCC bug 105593).
     set(avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512
-      "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
-    set_source_files_properties(${kernels}/avx512.cc PROPERTIES COMPILE_OPTIONS "${optimise};${avx512}")
+      "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")
+    set_source_files_properties(${kernels}/avx512.cc ${kernels}/amx_emulated.cc PROPERTIES
+      COMPILE_OPTIONS "${optimise};${avx512}")
+    set_source_files_properties(${kernels}/amx.cc PROPERTIES
+      COMPILE_OPTIONS "${optimise};${avx512};-mamx-tile;-mamx-int8")
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     set_source_files_properties(${kernels}/neon.cc PROPERTIES COMPILE_OPTIONS "${optimise}")
     set_source_files_properties(${kernels}/neon_dotprod.cc PROPERTIES

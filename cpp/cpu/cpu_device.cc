@@ -21,13 +21,19 @@ struct Target {
 // Slowest first.
 std::vector<Target> targets() {
   std::vector<Target> all;
+  [[maybe_unused]] const CpuFeatures features = cpu_features();
+#if defined(LMN_EMULATED_TARGETS)  // slower than any other, so never the default
+#if defined(__x86_64__)
+  all.push_back({"amx_emulated", amx_emulated_table, features.avx512});
+#endif
+  all.push_back({"scalar_tiles", scalar_tiles_table, true});
+#endif
   all.push_back({"scalar", scalar_table, true});
 #if defined(__x86_64__)
-  const CpuFeatures features = cpu_features();
   all.push_back({"avx2", avx2_table, features.avx2});
   all.push_back({"avx512", avx512_table, features.avx512});
+  all.push_back({"amx", amx_table, features.amx});
 #elif defined(__aarch64__)
-  const CpuFeatures features = cpu_features();
   all.push_back({"neon", neon_table, features.neon});
   all.push_back({"neon_dotprod", neon_dotprod_table, features.neon_dotprod});
   all.push_back({"neon_i8mm", neon_i8mm_table, features.neon_i8mm});

@@ -14,11 +14,12 @@
 
 namespace lmn::cpu {
 
-// target: "scalar", "avx2" or "avx512", on 64-bit ARM "neon", "neon_dotprod" or "neon_i8mm" (what
-// this build knows: known_targets()), or "" for the value of the environment variable
+// target: "scalar", "avx2", "avx512" or "amx", on 64-bit ARM "neon", "neon_dotprod" or "neon_i8mm"
+// (what this build knows: known_targets(); builds with tests also know the emulations
+// "scalar_tiles" and, on x86-64, "amx_emulated"), or "" for the value of the environment variable
 // LMN_CPU_TARGET or, where that is unset or empty, the best that this CPU and its operating system
-// support. INVALID_ARGUMENT for an unknown name, UNSUPPORTED for
-// one that the CPU lacks; both list what would work.
+// support. INVALID_ARGUMENT for an unknown name, UNSUPPORTED for one that the CPU lacks; both list
+// what would work.
 Result<std::unique_ptr<Device>> create_cpu_device(std::string_view target);
 
 // Names of the targets in this build, slowest first; and of those, the ones this machine can run.

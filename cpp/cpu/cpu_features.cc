@@ -5,6 +5,10 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -24,6 +28,16 @@ uint64_t saved_state() {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
+// Whether the operating system lets this process use the data of tiles.
+bool may_use_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM: asm/prctl.h
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 CpuFeatures cpu_features() {
@@ -34,11 +48,14 @@ CpuFeatures cpu_features() {
   if (!osxsave || !avx) return features;
   const uint64_t saved = saved_state();
   constexpr uint64_t kYmm = 0x6, kZmm = 0xE6;  // XMM and YMM; with opmask, upper ZMM and ZMM16-31
+  constexpr uint64_t kTiles = 0x60000;         // configuration and data
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
   features.avx2 = bit(b, 5) && fma && f16c && (saved & kYmm) == kYmm;
   const bool avx512 =
       bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && bit(c, 11);  // F DQ BW VL, VNNI
   features.avx512 = features.avx2 && avx512 && (saved & kZmm) == kZmm;
+  const bool amx = bit(d, 24) && bit(d, 25);  // AMX-TILE, AMX-INT8
+  features.amx = features.avx512 && amx && (saved & kTiles) == kTiles && may_use_tiles();
   return features;
 }
 #elif defined(__aarch64__)

@@ -252,16 +252,38 @@ const ops::KernelTable& table() {
   return kTable;
 }
 
+// `base`, but for the linear kernels of a set on top of it.
+template <const IsaKernels& kIsa>
+const ops::KernelTable& table_on(const ops::KernelTable& base) {
+  static const ops::KernelTable kTable = [&base] {
+    ops::KernelTable t = base;
+    t.run[static_cast<int>(ops::Op::kLinear)] = linear<kIsa>;
+    return t;
+  }();
+  return kTable;
+}
+
 }  // namespace
 
 const ops::KernelTable& scalar_table() { return table<scalar::kKernels>(); }
 #if defined(__x86_64__)
 const ops::KernelTable& avx2_table() { return table<avx2::kKernels>(); }
 const ops::KernelTable& avx512_table() { return table<avx512::kKernels>(); }
+const ops::KernelTable& amx_table() { return table_on<amx::kKernels>(avx512_table()); }
 #elif defined(__aarch64__)
 const ops::KernelTable& neon_table() { return table<neon::kKernels>(); }
 const ops::KernelTable& neon_dotprod_table() { return table<neon_dotprod::kKernels>(); }
 const ops::KernelTable& neon_i8mm_table() { return table<neon_i8mm::kKernels>(); }
+#endif
+#if defined(LMN_EMULATED_TARGETS)
+const ops::KernelTable& scalar_tiles_table() {
+  return table_on<scalar_tiles::kKernels>(scalar_table());
+}
+#if defined(__x86_64__)
+const ops::KernelTable& amx_emulated_table() {
+  return table_on<amx_emulated::kKernels>(avx512_table());
+}
+#endif
 #endif
 
 }  // namespace lmn::cpu

@@ -13,10 +13,17 @@ const ops::KernelTable& scalar_table();
 #if defined(__x86_64__)
 const ops::KernelTable& avx2_table();
 const ops::KernelTable& avx512_table();
+const ops::KernelTable& amx_table();
 #elif defined(__aarch64__)
 const ops::KernelTable& neon_table();
 const ops::KernelTable& neon_dotprod_table();
 const ops::KernelTable& neon_i8mm_table();
+#endif
+#if defined(LMN_EMULATED_TARGETS)
+const ops::KernelTable& scalar_tiles_table();
+#if defined(__x86_64__)
+const ops::KernelTable& amx_emulated_table();
+#endif
 #endif
 
 }  // namespace lmn::cpu

@@ -170,6 +170,12 @@ std::vector<Case> cases_of_Linear() {
                           true});
       add_linear(&cases,
                  {{{type, 136}, {type, 8}, {type, 24}}, block * 2, 11, input, false, true, false});
+      if (block == 1) continue;
+      // More rows than share an unpacked block on tiles, and blocks that are no whole number of
+      // eights.
+      const int64_t columns = block == 32 ? 11 * block : block;
+      add_linear(&cases, {{{type, 40}}, columns, 150, input, false, true, true, true});
+      add_linear(&cases, {{{type, 19}, {type, 19}}, columns, 24, input, true, true, true});
     }
   }
   // Sums that are as large as they become, and rows wider than what is prepared for one.

@@ -62,20 +62,24 @@ struct UnpackTask {
   float* y;
 };
 
+// A set on top of another (tile_kernels-inl.h) has the same lanes, its own `linear`, and null for
+// the rest, which is the other's.
 struct IsaKernels {
   int quant_lanes;  // panel width of quantised weights
   int float_lanes;  // and of float weights
   int byte_bits;  // weights of up to so many bits gain from kQA8 activations; the others take kQA16
 
   void (*linear)(const LinearTask&);
-  void (*pack)(const PackTask&);
-  void (*unpack)(const UnpackTask&);
-  size_t (*linear_scratch_bytes)(int64_t columns);
-  size_t (*attention_scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head);
-  size_t (*attention_shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int workers);
+  void (*pack)(const PackTask&) = nullptr;
+  void (*unpack)(const UnpackTask&) = nullptr;
+  size_t (*linear_scratch_bytes)(int64_t columns) = nullptr;
+  size_t (*attention_scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head) = nullptr;
+  size_t (*attention_shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head,
+                                   int workers) = nullptr;
 
-  ops::KernelFn rms_norm, quantize, rms_norm_quantize, rope, kv_write, rope_kv_write, attention,
-      silu_mul, add;
+  ops::KernelFn rms_norm = nullptr, quantize = nullptr, rms_norm_quantize = nullptr, rope = nullptr,
+                kv_write = nullptr, rope_kv_write = nullptr, attention = nullptr,
+                silu_mul = nullptr, add = nullptr;
 };
 
 namespace scalar {
@@ -87,6 +91,9 @@ extern const IsaKernels kKernels;
 namespace avx512 {
 extern const IsaKernels kKernels;
 }
+namespace amx {
+extern const IsaKernels kKernels;
+}
 namespace neon {
 extern const IsaKernels kKernels;
 }
@@ -94,6 +101,13 @@ namespace neon_dotprod {
 extern const IsaKernels kKernels;
 }
 namespace neon_i8mm {
+extern const IsaKernels kKernels;
+}
+// For tests: LMN_EMULATED_TARGETS.
+namespace scalar_tiles {
+extern const IsaKernels kKernels;
+}
+namespace amx_emulated {
 extern const IsaKernels kKernels;
 }
 

@@ -15,21 +15,8 @@
 #include <cstdint>
 
 #include "cpu/kernels/isa.h"
+#include "cpu/kernels/kernel_macros.h"
 #include "cpu/panel_layout.h"
-
-#define LMN_NO_BYTES 0
-#define LMN_SHORT_BYTES 1
-#define LMN_UNSIGNED_BYTES 2
-#define LMN_SIGNED_BYTES 3
-#define LMN_INLINE inline __attribute__((always_inline))
-#define LMN_NOINLINE __attribute__((noinline))
-#if defined(LMN_NO_UNROLL)
-#define LMN_UNROLL
-#elif defined(__clang__)
-#define LMN_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define LMN_UNROLL _Pragma("GCC unroll 32")
-#endif
 
 namespace lmn::cpu::LMN_ISA {
 namespace {

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel of each quantised weight type: one line for each. By how many rows there are it is
-// that of linear_row-inl.h, linear_int-inl.h or linear_wide-inl.h, which give the same bits.
+// that of linear_row-inl.h, linear_int-inl.h or linear_wide-inl.h, which give the same bits; in a
+// set for tiles (tile_kernels-inl.h) that of linear_tiles-inl.h, and again the same.
 
 template <typename Layout, ScaleKind kKind, int kZero>
 LMN_INLINE void linear_quantized_type(const LinearTask& t) {
+#if defined(LMN_TILES)
+  linear_tiles<Layout, BlockScales<kKind, kZero>>(t);
+#else
   if (t.rows == 1) return linear_row<Layout, kKind, kZero>(t);
   if constexpr (kCanExpand<Layout>) {
     if (t.rows >= Layout::Wide::kManyRows && t.scratch != nullptr)
       return linear_wide<Layout, kKind, kZero>(t);
   }
   linear_int<Layout, kKind, kZero>(t);
+#endif
 }
 
 // Zero points are folded into the minimum where the

@@ -32,7 +32,6 @@ class TargetVariable {
 
 TEST(every_available_target_has_every_kernel) {
   EXPECT(!cpu::available_targets().empty());
-  EXPECT_EQ(cpu::available_targets().front(), "scalar");
   for (std::string_view target : cpu::available_targets()) {
     Result<std::unique_ptr<Device>> device = cpu::create_cpu_device(target);
     ASSERT_OK(device);
@@ -50,6 +49,8 @@ TEST(the_default_is_the_best_target_or_the_variable) {
     ASSERT_OK(device);
     EXPECT_EQ((*device)->target(), std::string(cpu::available_targets().back()));
   }
+  for (std::string_view emulated : {"scalar_tiles", "amx_emulated"})
+    EXPECT(cpu::available_targets().back() != emulated);
   const TargetVariable variable("scalar");
   Result<std::unique_ptr<Device>> device = cpu::create_cpu_device("");
   ASSERT_OK(device);
@@ -77,6 +78,7 @@ TEST(unknown_and_missing_targets_are_errors_that_list_the_others) {
 TEST(newer_sets_imply_older_ones) {
   const cpu::CpuFeatures features = cpu::cpu_features();
   EXPECT(!features.avx512 || features.avx2);
+  EXPECT(!features.amx || features.avx512);
   EXPECT(!features.neon_i8mm || features.neon_dotprod);
   EXPECT(!features.neon_dotprod || features.neon);
   EXPECT(!(features.avx2 && features.neon));
@@ -114,7 +116,8 @@ TEST(input_types_of_weights) {
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, false) == DType::kQA8);
     EXPECT(*kernels.linear_input_type(DType::kQ4_1, 64, true) == DType::kQA16);
     EXPECT(*kernels.linear_input_type(DType::kQ6_K, 256, false) == DType::kQA16);
-    const bool byte_dot = target == "avx512" || target == "neon_dotprod" || target == "neon_i8mm";
+    const bool byte_dot = target == "avx512" || target == "amx" || target == "amx_emulated" ||
+                          target == "neon_dotprod" || target == "neon_i8mm";
     EXPECT(*kernels.linear_input_type(DType::kQ8_0, 64, false) ==
            (byte_dot ? DType::kQA8 : DType::kQA16));
     EXPECT(*kernels.linear_input_type(DType::kQ5_1, 64, false) ==
