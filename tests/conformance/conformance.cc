@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs every case of every operator on every CPU target that this machine has. Usage: conformance
-// [WORD], where only cases whose "target op case" contains WORD are run. Ends with "N passed, N
-// failed".
+// Runs every case of every operator on every CPU target that this machine has; a kernel that
+// targets have in common, for one of them. Usage: conformance [WORD], where only cases whose
+// "target op case" contains WORD are run. Ends with "N passed, N failed".
 #include "conformance.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 
 #include "core/float16.h"
 #include "cpu/cpu_device.h"
@@ -160,9 +161,16 @@ int main(int argc, char** argv) {
 #define LMN_OP(e, name, Args, text) suites.emplace_back(name, cases_of_##e());
 #include "ops/ops.def"
 #undef LMN_OP
-  for (std::string_view target : lmn::cpu::available_targets()) {
+  // The best first: the emulations come last, and have most kernels from others.
+  std::vector<std::string_view> targets = lmn::cpu::available_targets();
+  std::reverse(targets.begin(), targets.end());
+  std::set<lmn::ops::KernelFn> done;
+  for (std::string_view target : targets) {
     const auto device = lmn::cpu::create_cpu_device(target);
-    for (const auto& [op, cases] : suites) {
+    for (size_t i = 0; i < suites.size(); ++i) {
+      const auto& [op, cases] = suites[i];
+      const lmn::ops::KernelFn kernel = (*device)->kernels().run[i];
+      if (done.count(kernel) != 0) continue;
       int good = 0;
       for (const Case& c : cases) {
         const std::string name = std::string(target) + " " + op + " " + c.name;
@@ -177,6 +185,7 @@ int main(int argc, char** argv) {
         }
       }
       passed += good;
+      if (good > 0) done.insert(kernel);
       if (good > 0)
         std::printf("%.*s %s: %d passed\n", static_cast<int>(target.size()), target.data(),
                     op.c_str(), good);
