@@ -26,8 +26,9 @@ if(TARGET lmn_cpu)
       "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")
     set_source_files_properties(${kernels}/avx512.cc ${kernels}/amx_emulated.cc PROPERTIES
       COMPILE_OPTIONS "${optimise};${avx512}")
+    # Nothing throws; the release of tiles is not to name the handler of C++, by a weak symbol.
     set_source_files_properties(${kernels}/amx.cc PROPERTIES
-      COMPILE_OPTIONS "${optimise};${avx512};-mamx-tile;-mamx-int8")
+      COMPILE_OPTIONS "${optimise};${avx512};-mamx-tile;-mamx-int8;-fno-exceptions")
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     set_source_files_properties(${kernels}/neon.cc PROPERTIES COMPILE_OPTIONS "${optimise}")
     set_source_files_properties(${kernels}/neon_dotprod.cc PROPERTIES

@@ -49,7 +49,7 @@ struct UnpackedBlocks {
 
   // Blocks [begin, begin + count), of one super block; `p` is the first one's or its super's.
   // Returns where the next ones begin.
-  LMN_NOINLINE const std::byte* unpack(const std::byte* p, int64_t count) noexcept {
+  LMN_NOINLINE const std::byte* unpack(const std::byte* p, int64_t count) {
     constexpr int kBlockBytes = Scales::kBytes + 4 * kLanes * Layout::kBits;
     Scales scales;
     if constexpr (Scales::kSuperBytes != 0) {
@@ -164,7 +164,7 @@ struct TileInput {
 // Takes `count` blocks into the accumulators of kTileRows rows.
 template <typename Layout, typename Scales>
 LMN_NOINLINE void take_whole_tile(Tiles& tiles, const UnpackedBlocks<Layout, Scales>& blocks,
-                                  int64_t count, const TileInput& in, F* acc) noexcept {
+                                  int64_t count, const TileInput& in, F* acc) {
   TileSums<UnpackedBlocks<Layout, Scales>> sums;
   RowPointers<kTileRows> x_scale(in.x_scale, in.x_row_bytes);
   F a[kTileRows];  // registers
@@ -186,8 +186,7 @@ LMN_NOINLINE void take_whole_tile(Tiles& tiles, const UnpackedBlocks<Layout, Sca
 // The same for the rows of the smaller tile.
 template <typename Layout, typename Scales>
 LMN_NOINLINE void take_tail_tile(Tiles& tiles, const UnpackedBlocks<Layout, Scales>& blocks,
-                                 int64_t count, const TileInput& in, int64_t rows,
-                                 F* acc) noexcept {
+                                 int64_t count, const TileInput& in, int64_t rows, F* acc) {
   TileSums<UnpackedBlocks<Layout, Scales>> sums;
   for (int64_t b = 0; b < count; ++b) {
     sums.template multiply<kTailTiles>(tiles, blocks, b, in.x + b * 32 * Layout::kInputBytes,
