@@ -40,6 +40,9 @@ bool contains(std::string_view list, std::string_view word) {
 std::string_view name(TensorOp op) { return entry(op).name; }
 std::string_view attribute_names(TensorOp op) { return entry(op).attributes; }
 OpClass op_class(TensorOp op) { return entry(op).op_class; }
+bool is_random(TensorOp op) {  // every operator that draws numbers has a seed
+  return contains(entry(op).attributes, "seed");
+}
 
 const TensorOp* find_tensor_op(std::string_view name) {
   static const std::unordered_map<std::string_view, TensorOp> kByName = [] {

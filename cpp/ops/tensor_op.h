@@ -35,6 +35,8 @@ const TensorOp* find_tensor_op(std::string_view name);  // null: there is none
 
 enum class OpClass : uint8_t { kKernel, kValue, kControl };
 OpClass op_class(TensorOp op);
+// Whether two runs on the same inputs may differ.
+bool is_random(TensorOp op);
 
 // What a value of a graph may be. A sequence, an optional and a map have elements of `dtype`.
 enum class ValueKind : uint8_t { kTensor, kSequence, kOptional, kMap };

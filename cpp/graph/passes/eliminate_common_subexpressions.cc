@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Common subexpressions: a node with the operator, operands and attributes of an earlier one is
-// that one; constants over the same bytes are one constant. Writes of a state are never merged.
+// that one; constants over the same bytes are one constant. Writes of a state are never merged, nor
+// are two draws of random numbers.
 #include <map>
 
 #include "graph/passes/passes.h"
@@ -49,13 +50,15 @@ Result<Graph> eliminate_common_subexpressions(const Graph& graph, const PassOpti
       if (first != id) rewriter.replace(id, rewriter.map(first));
       operands.push_back(rewriter.map(id));
     }
-    bool stateful = false;
-    for (ValueId id : node.outputs) stateful |= graph.value(id).type.kind != Kind::kTensor;
+    bool stateful = is_tensor_op(node.op) && ops::is_random(tensor_op(node.op));
+    for (ValueId id : node.outputs) stateful |= graph.value(id).type.kind == Kind::kKvCache;
 
     const Node* same = nullptr;
     std::vector<const Node*>& candidates = seen[{node.op, std::move(operands)}];
     for (const Node* candidate : candidates) {
-      if (!stateful && candidate->attributes == node.attributes) same = candidate;
+      if (!stateful && candidate->attributes == node.attributes &&
+          candidate->outputs.size() == node.outputs.size())
+        same = candidate;
     }
     if (same == nullptr) {
       LMN_RETURN_IF_ERROR(rewriter.copy(node));

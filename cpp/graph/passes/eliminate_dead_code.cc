@@ -10,7 +10,7 @@ namespace {
 
 bool writes_state(const Graph& graph, const Node& node) {
   for (ValueId id : node.outputs) {
-    if (graph.value(id).type.kind != Kind::kTensor) return true;
+    if (graph.value(id).type.kind == Kind::kKvCache) return true;
   }
   return false;
 }

@@ -13,11 +13,6 @@ namespace {
 // it is used.
 constexpr int64_t kMaxBytes = int64_t{64} << 20;
 
-bool is_constant(const Graph& graph, ValueId id) {
-  return id != kNone && graph.value(id).constant != nullptr &&
-         graph.value(id).constant->pieces.size() == 1;
-}
-
 Tensor shape_of(const Graph& graph, const Node& node) {
   const auto& dims = graph.value(node.inputs[0]).type.dims;
   const auto rank = static_cast<int64_t>(dims.size());
@@ -47,10 +42,6 @@ bool has_known_shape(const Graph& graph, const Node& node) {
   return true;
 }
 
-bool is_random(ops::TensorOp op) {
-  return (" " + std::string(ops::attribute_names(op)) + " ").find(" seed ") != std::string::npos;
-}
-
 class Folder {
  public:
   Folder(const Graph& graph, const PassOptions& options)
@@ -72,17 +63,17 @@ class Folder {
       return true;
     }
     const ops::TensorOp op = tensor_op(node.op);
-    if (ops::op_class(op) == ops::OpClass::kControl || is_random(op)) return false;
+    if (ops::op_class(op) == ops::OpClass::kControl || ops::is_random(op)) return false;
     std::vector<ops::Operand> operands(node.inputs.size());
     std::vector<TensorView> views(node.inputs.size());
     TypeTranslator translator;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = rewriter_.map(node.inputs[i]);
       if (id == kNone) continue;
-      if (!is_constant(rewriter_.to(), id)) return false;
-      const Value& value = rewriter_.to().value(id);
-      views[i] = value.constant->pieces[0].view;
-      operands[i] = {translator.to_ops(value.type), true, views[i].data};
+      const TensorView* known = constant_of(rewriter_.to(), id);
+      if (known == nullptr) return false;
+      views[i] = *known;
+      operands[i] = {translator.to_ops(rewriter_.to().value(id).type), true, known->data};
     }
     const ops::TensorNode view(op, node.attributes, node.name, operands,
                                static_cast<int>(node.outputs.size()));

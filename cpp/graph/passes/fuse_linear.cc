@@ -63,9 +63,9 @@ class Fuser {
 
  private:
   bool is_constant(ValueId id, size_t rank) const {
-    const Value& value = graph_.value(id);
-    return value.constant != nullptr && value.constant->pieces.size() == 1 &&
-           value.type.dtype == DType::kF32 && value.type.dims.size() == rank;
+    const TensorView* known = constant_of(graph_, id);
+    return known != nullptr && known->dtype == DType::kF32 &&
+           known->shape.rank == static_cast<int>(rank);
   }
 
   std::optional<Product> match(size_t n) const {

@@ -30,6 +30,13 @@ class Uses {
   std::vector<bool> output_;
 };
 
+// The only piece of a constant; null: `id` is absent, no constant, or merged of several.
+inline const TensorView* constant_of(const Graph& graph, ValueId id) {
+  if (id == kNone || graph.value(id).constant == nullptr) return nullptr;
+  const std::vector<Piece>& pieces = graph.value(id).constant->pieces;
+  return pieces.size() == 1 ? &pieces[0].view : nullptr;
+}
+
 // A Linear that is nothing but a product, and perhaps a bias: no residual, not interleaved, not
 // lowered.
 inline bool is_plain_linear(const Graph& graph, const Node& node) {

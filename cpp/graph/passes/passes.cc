@@ -12,6 +12,9 @@ constexpr Pass kPasses[] = {
     // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees
     // one.
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
+    // Before fuse_linear, which takes activations along.
+    {"fuse_gelu", fuse_gelu},
+    {"eliminate_dead_code", eliminate_dead_code},
     {"fuse_linear", fuse_linear},
     {"hoist_gather", hoist_gather},
     // Before merge_linears: a gate and an up of one type are better interleaved than side by side.

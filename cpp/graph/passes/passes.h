@@ -49,6 +49,8 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 // type, x + 0, x - 0, x * 1, x / 1; two Transposes -> one or none; Reshape of a Reshape -> the
 // last.
 Result<Graph> simplify_tensors(const Graph& graph, const PassOptions& options);
+// x * 0.5 * (1 + erf(x / sqrt(2))), in the orders that exporters write it -> Gelu.
+Result<Graph> fuse_gelu(const Graph& graph, const PassOptions& options);
 // MatMul or Gemm with a constant matrix, what is added, and an activation -> lmnative.Linear.
 Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
 // gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows

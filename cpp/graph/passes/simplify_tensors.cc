@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Algebra of tensor operators: what does nothing goes, two movements of data become one.
+#include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
 
 namespace lmn::graph {
 namespace {
-
-const TensorView* constant_of(const Graph& graph, ValueId id) {
-  if (id == kNone || graph.value(id).constant == nullptr) return nullptr;
-  const std::vector<Piece>& pieces = graph.value(id).constant->pieces;
-  return pieces.size() == 1 ? &pieces[0].view : nullptr;
-}
 
 // Whether every element of a constant is `wanted`.
 bool is_all(const TensorView& view, int wanted) {

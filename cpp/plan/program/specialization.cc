@@ -106,7 +106,7 @@ class Specializer {
     for (const TensorType& type : types) placed &= type.is_known();
 
     const bool from_shape = name(op) == "Shape" || name(op) == "Size";
-    if ((all_known || (from_shape && !any_late)) && (placed || is_value) && !is_random(op)) {
+    if ((all_known || (from_shape && !any_late)) && (placed || is_value) && !ops::is_random(op)) {
       bool small = true;
       for (const TensorType& type : types) {
         if (!placed) break;
@@ -355,11 +355,6 @@ bool keeps_bytes(ops::TensorOp op) {
   static const std::unordered_set<std::string_view> kOps = {"Identity", "Reshape", "Flatten",
                                                             "Squeeze", "Unsqueeze"};
   return kOps.contains(name(op));
-}
-
-bool is_random(ops::TensorOp op) {
-  // Every operator that draws numbers has a seed.
-  return (" " + std::string(attribute_names(op)) + " ").find(" seed ") != std::string::npos;
 }
 
 Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& node,

@@ -98,7 +98,5 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
 
 // Whether output 0 has the bytes of input 0, in another shape.
 bool keeps_bytes(ops::TensorOp op);
-// Whether two runs on the same inputs may differ.
-bool is_random(ops::TensorOp op);
 
 }  // namespace lmn::plan

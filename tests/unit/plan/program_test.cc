@@ -146,7 +146,8 @@ TEST(shape_arithmetic_costs_nothing) {
   tx.shape = Shape{2, 3};
   ty.shape = Shape{6};
   auto s = plan::make_specialization(
-      g, device->kernels().tensor, {}, {tx, ty}, [](DType dtype, const Shape& shape) -> Result<Tensor> {
+      g, device->kernels().tensor, {}, {tx, ty},
+      [](DType dtype, const Shape& shape) -> Result<Tensor> {
         return owned(dtype, shape,
                      std::vector<std::byte>(static_cast<size_t>(shape.elements()) * 8).data());
       });

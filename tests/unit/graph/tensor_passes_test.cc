@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Passes over general tensors, before and after, as text. That results stay the same is shown where
+// graphs run: tests/unit/plan/program_test.cc and the ONNX tests.
+#include <cstring>
+
+#include "graph/passes/passes.h"
+#include "testing.h"
+
+namespace {
+
+using namespace lmn;
+using namespace lmn::graph;
+
+template <typename T>
+ValueId constant(Graph* g, const char* name, DType dtype, Shape shape, std::vector<T> values) {
+  auto memory = std::make_shared<std::vector<T>>(std::move(values));
+  Tensor tensor{dtype, shape, reinterpret_cast<std::byte*>(memory->data()), memory};
+  return g->add_constant(name, tensor);
+}
+ValueId floats(Graph* g, const char* name, Shape shape, std::vector<float> values) {
+  return constant<float>(g, name, DType::kF32, shape, std::move(values));
+}
+ValueId node(Graph* g, std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {},
+             const char* name = "") {
+  const ops::TensorOp* found = ops::find_tensor_op(op);
+  if (found == nullptr) throw std::runtime_error("no operator " + std::string(op));
+  auto id = g->add(op_of(*found), std::move(inputs), std::move(attributes), name);
+  if (!id.ok()) throw std::runtime_error(std::string(id.status().message()));
+  return g->node(*id).outputs[0];
+}
+ValueId input(Graph* g, Dims dims) { return g->add_input("x", tensor(DType::kF32, dims)); }
+
+std::string after(PassFn pass, const Graph& g, const PassOptions& options = {}) {
+  Result<Graph> result = pass(g, options);
+  if (!result.ok()) return std::string(result.status().message());
+  return to_text(*result);
+}
+
+TEST(shapes_that_are_known_are_constants) {
+  Graph g;
+  const ValueId x = input(&g, {2, 3});
+  g.add_output(node(&g, "Shape", {x}, {}, "s"), "shape");
+  g.add_output(
+      node(&g, "Add", {floats(&g, "a", {2}, {1, 2}), floats(&g, "b", {2}, {3, 4})}, {}, "c"),
+      "sum");
+  PassOptions options;
+  options.evaluate = [](const ops::TensorNode& n,
+                        std::span<const TensorView> in) -> Result<std::vector<Tensor>> {
+    EXPECT_EQ(std::string(ops::name(n.op())), "Add");
+    EXPECT_EQ(in[1].as<float>()[1], 4.0f);
+    auto memory = std::make_shared<std::vector<float>>(std::vector<float>{4, 6});
+    return std::vector<Tensor>{
+        {DType::kF32, Shape{2}, reinterpret_cast<std::byte*>(memory->data()), memory}};
+  };
+  EXPECT_EQ(after(fold_constants, g, options),
+            "input x : f32[2, 3]\n"
+            "constant s : i64[2]\n"
+            "constant c : f32[2]\n"
+            "output shape = s\n"
+            "output sum = c\n");
+}
+
+TEST(what_does_nothing_goes) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 4});
+  const ValueId one = floats(&g, "one", {1}, {1}), zero = floats(&g, "zero", {1}, {0});
+  ValueId y = node(&g, "Mul", {one, node(&g, "Identity", {x})});
+  y = node(&g, "Sub", {node(&g, "Div", {y, one}), zero});
+  y = node(&g, "Transpose", {y}, {{"perm", ops::Ints{1, 0}}});
+  y = node(&g, "Transpose", {y}, {{"perm", ops::Ints{1, 0}}});
+  g.add_output(node(&g, "Relu", {y}), "y");
+  EXPECT_EQ(after(simplify_tensors, g).substr(0, 20), "input x : f32[n, 4]\n");
+  EXPECT(after(simplify_tensors, g).find("Relu(x)") != std::string::npos);
+}
+
+// -0 + 0 is 0, and a vector of ones may make a scalar a vector.
+TEST(what_does_something_stays) {
+  Graph g;
+  const ValueId x = input(&g, {});
+  g.add_output(node(&g, "Add", {x, floats(&g, "zero", Shape{}, {0})}), "sum");
+  g.add_output(node(&g, "Mul", {x, floats(&g, "one", {1}, {1})}), "vector");
+  g.add_output(node(&g, "Mul", {x, floats(&g, "two", Shape{}, {2})}), "twice");
+  EXPECT_EQ(after(simplify_tensors, g), to_text(g));
+}
+
+TEST(the_last_of_two_reshapes_is_enough) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 6});
+  const ValueId first = constant<int64_t>(&g, "first", DType::kI64, {2}, {-1, 3});
+  const ValueId second = constant<int64_t>(&g, "second", DType::kI64, {2}, {-1, 2});
+  const ValueId copies = constant<int64_t>(&g, "copies", DType::kI64, {2}, {0, -1});
+  const ValueId y = node(&g, "Reshape", {x, first});
+  g.add_output(node(&g, "Reshape", {y, second}), "y");
+  g.add_output(node(&g, "Reshape", {y, copies}), "z");
+  const std::string text = after(simplify_tensors, g);
+  EXPECT(text.find("Reshape(x, second)") != std::string::npos);
+  EXPECT(text.find(", copies)") != std::string::npos &&
+         text.find("Reshape(x, copies)") == std::string::npos);
+}
+
+TEST(a_product_takes_bias_and_activation_along) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 2});
+  const ValueId w = floats(&g, "w", {2, 3}, {1, 2, 3, 4, 5, 6});
+  const ValueId b = floats(&g, "b", {3}, {1, 2, 3});
+  g.add_output(node(&g, "Relu", {node(&g, "Add", {node(&g, "MatMul", {x, w}), b})}, {}, "r"), "y");
+  EXPECT_EQ(after(fuse_linear, g),
+            "input x : f32[n, 2]\n"
+            "constant w : f32[2, 3]\n"
+            "constant b : f32[3]\n"
+            "%3 : f32[n, 3] = lmnative.Linear(x, w, b) {activation=Relu}  # r\n"
+            "output y = %3\n");
+}
+
+// A product that somebody else reads, or whose addend is no vector over its columns, keeps it
+// apart.
+TEST(a_product_that_is_read_twice_stays_apart) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 2});
+  const ValueId w = floats(&g, "w", {2, 2}, {1, 2, 3, 4});
+  const ValueId product = node(&g, "MatMul", {x, w});
+  const ValueId column = floats(&g, "column", {2, 1}, {1, 2});
+  g.add_output(node(&g, "Add", {product, column}), "y");
+  g.add_output(node(&g, "Relu", {product}), "z");
+  const std::string text = after(fuse_linear, g);
+  EXPECT(text.find("lmnative.Linear(x, w)\n") != std::string::npos);
+  EXPECT(text.find("Add(") != std::string::npos && text.find("Relu(") != std::string::npos);
+}
+
+TEST(gelu_in_the_orders_of_exporters) {
+  if (ops::find_tensor_op("Gelu") == nullptr || ops::find_tensor_op("Erf") == nullptr)
+    throw std::runtime_error("no Gelu");
+  for (int order = 0; order < 3; ++order) {
+    Graph g;
+    const ValueId x = input(&g, {"n", 2});
+    const ValueId half = floats(&g, "half", Shape{}, {0.5f}), one = floats(&g, "one", Shape{}, {1});
+    const ValueId root = floats(&g, "root", Shape{}, {1.41421356f});
+    const ValueId erf = node(&g, "Erf", {node(&g, "Div", {x, root})});
+    const ValueId sum = node(&g, "Add", {erf, one});
+    ValueId y;
+    if (order == 0) y = node(&g, "Mul", {node(&g, "Mul", {x, sum}), half});
+    if (order == 1) y = node(&g, "Mul", {node(&g, "Mul", {x, half}), sum});
+    if (order == 2) y = node(&g, "Mul", {x, node(&g, "Mul", {half, sum})});
+    g.add_output(y, "y");
+    Result<Graph> fused = fuse_gelu(g, {});
+    EXPECT(fused.ok());
+    EXPECT_EQ(after(eliminate_dead_code, *fused).find("Gelu(x)") != std::string::npos, true);
+    EXPECT_EQ(after(eliminate_dead_code, *fused).find("Erf"), std::string::npos);
+  }
+}
+
+}  // namespace
