@@ -29,11 +29,13 @@ struct Session {
   std::unique_ptr<plan::Program> program;
   int threads = 1;
 
-  Status run(std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs) {
-    if (team == nullptr) return program->run(inputs, outputs, nullptr);
+  // run(team) with the team, where nobody else has it, or null.
+  template <typename Run>
+  Status with_team(Run&& run) {
+    if (team == nullptr) return run(nullptr);
     LMN_RETURN_IF_ERROR(team->check_usable());
     std::unique_lock lock(team_mutex, std::try_to_lock);
-    return program->run(inputs, outputs, lock.owns_lock() ? team.get() : nullptr);
+    return run(lock.owns_lock() ? team.get() : nullptr);
   }
 };
 
@@ -46,7 +48,7 @@ struct lmn_session {
 
 struct lmn_binding {
   std::shared_ptr<lmn::capi::Session> session;
-  std::vector<lmn::ops::RuntimeValue> inputs, outputs;
+  std::unique_ptr<lmn::plan::BoundProgram> program;  // goes first
 };
 
 namespace lmn::capi {
@@ -239,7 +241,8 @@ lmn_status lmn_session_run(lmn_session* session, const lmn_session_value* const*
         made[i] = std::make_unique<lmn_session_value>();
       }
     }
-    LMN_RETURN_IF_ERROR(session->object->run(in, out));
+    LMN_RETURN_IF_ERROR(session->object->with_team(
+        [&](parallel::ThreadTeam* team) { return program.run(in, out, team); }));
     for (size_t i = 0; i < output_count; ++i) {
       if (outputs[i] != nullptr) continue;
       made[i]->object = std::move(out[i]);
@@ -270,11 +273,12 @@ lmn_status lmn_binding_create(lmn_session* session, const lmn_session_value* con
     const plan::Program& program = *session->object->program;
     auto handle = std::make_unique<lmn_binding>();
     handle->session = session->object;
-    LMN_ASSIGN_OR_RETURN(handle->inputs,
+    LMN_ASSIGN_OR_RETURN(std::vector<ops::RuntimeValue> in,
                          read_values(inputs, input_count, program.inputs().size(), "inputs"));
-    LMN_ASSIGN_OR_RETURN(handle->outputs,
+    LMN_ASSIGN_OR_RETURN(std::vector<ops::RuntimeValue> out,
                          read_values(outputs, output_count, program.outputs().size(), "outputs"));
-    LMN_RETURN_IF_ERROR(handle->session->run(handle->inputs, handle->outputs));
+    LMN_ASSIGN_OR_RETURN(handle->program,
+                         program.bind(std::move(in), std::move(out), session->object->threads));
     *binding = handle.release();
     return {};
   });
@@ -283,7 +287,8 @@ lmn_status lmn_binding_create(lmn_session* session, const lmn_session_value* con
 lmn_status lmn_binding_run(lmn_binding* binding, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(binding);
-    return binding->session->run(binding->inputs, binding->outputs);
+    return binding->session->with_team(
+        [&](parallel::ThreadTeam* team) { return binding->program->run(team); });
   });
 }
 

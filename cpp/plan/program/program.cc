@@ -233,7 +233,8 @@ Status Program::run(std::span<const RuntimeValue> inputs, std::span<RuntimeValue
   LMN_ASSIGN_OR_RETURN(const std::shared_ptr<const Specialization> s, specialize(inputs));
   LMN_ASSIGN_OR_RETURN(std::unique_ptr<Frame> frame,
                        take_frame(*s, team == nullptr ? 1 : team->size()));
-  Status status = run_in(*s, *frame, inputs, outputs, team);
+  Status status = set_operands(*s, *frame, inputs, outputs);
+  if (status.ok()) status = execute(*s, *frame, outputs, team);
   if (s->has_late) std::fill(frame->late.begin(), frame->late.end(), RuntimeValue{});
   frame->failure.store(nullptr, std::memory_order_relaxed);
   const std::lock_guard lock(s->mutex);
@@ -241,14 +242,19 @@ Status Program::run(std::span<const RuntimeValue> inputs, std::span<RuntimeValue
   return status;
 }
 
-Status Program::run_in(const Specialization& s, Frame& frame, std::span<const RuntimeValue> inputs,
-                       std::span<RuntimeValue> outputs, parallel::ThreadTeam* team) const {
+Status Program::set_operands(const Specialization& s, Frame& frame,
+                             std::span<const RuntimeValue> inputs,
+                             std::span<RuntimeValue> outputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto id = static_cast<size_t>(graph_.inputs[i]);
     frame.table[id] = inputs[i].tensor.data;
     if (s.states[id] == ValueState::kLate) frame.late[id] = inputs[i];
   }
-  LMN_RETURN_IF_ERROR(bind_outputs(s, frame, outputs));
+  return bind_outputs(s, frame, outputs);
+}
+
+Status Program::execute(const Specialization& s, Frame& frame, std::span<RuntimeValue> outputs,
+                        parallel::ThreadTeam* team) const {
   for (size_t begin = 0; begin < s.stages.size();) {
     size_t end = begin;
     while (end < s.stages.size() && !s.stages[end].late) ++end;
@@ -285,6 +291,40 @@ Status Program::bind_outputs(const Specialization& s, Frame& frame,
     if (s.output_is_direct[i]) frame.table[static_cast<size_t>(s.roots[id])] = output.tensor.data;
   }
   return {};
+}
+
+Result<std::unique_ptr<BoundProgram>> Program::bind(std::vector<RuntimeValue> inputs,
+                                                    std::vector<RuntimeValue> outputs,
+                                                    int workers) const {
+  if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size()) {
+    return error(Code::kInvalidArgument, "%zu inputs and %zu outputs, expected %zu and %zu",
+                 inputs.size(), outputs.size(), inputs_.size(), outputs_.size());
+  }
+  std::unique_ptr<BoundProgram> bound(new BoundProgram(*this));
+  bound->inputs_ = std::move(inputs);
+  bound->outputs_ = std::move(outputs);
+  LMN_ASSIGN_OR_RETURN(bound->specialization_, specialize(bound->inputs_));
+  LMN_ASSIGN_OR_RETURN(bound->frame_, take_frame(*bound->specialization_, workers));
+  LMN_RETURN_IF_ERROR(
+      set_operands(*bound->specialization_, *bound->frame_, bound->inputs_, bound->outputs_));
+  return bound;
+}
+
+BoundProgram::BoundProgram(const Program& program) : program_(program) {}
+BoundProgram::~BoundProgram() = default;
+
+Status BoundProgram::run(parallel::ThreadTeam* team) {
+  const Specialization& s = *specialization_;
+  if (s.has_late) {
+    std::fill(frame_->late.begin(), frame_->late.end(), RuntimeValue{});
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const auto id = static_cast<size_t>(program_.graph_.inputs[i]);
+      if (s.states[id] == ValueState::kLate) frame_->late[id] = inputs_[i];
+    }
+  }
+  Status status = program_.execute(s, *frame_, outputs_, team);
+  if (!status.ok()) frame_->failure.store(nullptr, std::memory_order_relaxed);
+  return status;
 }
 
 namespace {

@@ -39,7 +39,25 @@ struct ProgramPort {
 
 struct Specialization;
 struct Frame;
+class Program;
 using AllocateFn = ops::AllocateTensor;
+
+// A run whose inputs and outputs stay where they are: all that depends on shapes and addresses is
+// done when it is made. The program outlives it. One run at a time.
+class BoundProgram {
+ public:
+  ~BoundProgram();
+  Status run(parallel::ThreadTeam* team);
+
+ private:
+  friend class Program;
+  explicit BoundProgram(const Program& program);
+
+  const Program& program_;
+  std::shared_ptr<const Specialization> specialization_;
+  std::unique_ptr<Frame> frame_;
+  std::vector<ops::RuntimeValue> inputs_, outputs_;
+};
 
 class Program {
  public:
@@ -61,8 +79,14 @@ class Program {
   // INVALID_ARGUMENT names an input and what it should be, or an operator and what its data lack.
   Status run(std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs,
              parallel::ThreadTeam* team) const;
+  // All outputs have data: the caller's buffers. `workers`: the most that a team of a run will
+  // have.
+  Result<std::unique_ptr<BoundProgram>> bind(std::vector<ops::RuntimeValue> inputs,
+                                             std::vector<ops::RuntimeValue> outputs,
+                                             int workers) const;
 
  private:
+  friend class BoundProgram;
   Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options);
 
   Status check_input(size_t i, const ops::RuntimeValue& value,
@@ -70,8 +94,11 @@ class Program {
   Result<std::shared_ptr<const Specialization>> specialize(
       std::span<const ops::RuntimeValue> inputs) const;
   Result<std::unique_ptr<Frame>> take_frame(const Specialization& s, int workers) const;
-  Status run_in(const Specialization& s, Frame& frame, std::span<const ops::RuntimeValue> inputs,
-                std::span<ops::RuntimeValue> outputs, parallel::ThreadTeam* team) const;
+  Status set_operands(const Specialization& s, Frame& frame,
+                      std::span<const ops::RuntimeValue> inputs,
+                      std::span<ops::RuntimeValue> outputs) const;
+  Status execute(const Specialization& s, Frame& frame, std::span<ops::RuntimeValue> outputs,
+                 parallel::ThreadTeam* team) const;
   Status bind_outputs(const Specialization& s, Frame& frame,
                       std::span<ops::RuntimeValue> outputs) const;
   Status finish_output(const Specialization& s, Frame& frame, size_t i,
