@@ -27,6 +27,8 @@ class Device {
   // Memory the kernels read and write, zeroed, aligned to 64 bytes at least. OUT_OF_MEMORY names
   // the size.
   virtual Result<std::byte*> allocate(size_t bytes) = 0;
+  // The same, not zeroed where that saves time.
+  virtual Result<std::byte*> allocate_uninitialized(size_t bytes) { return allocate(bytes); }
   virtual void release(std::byte* data, size_t bytes) = 0;
   virtual Status copy_from_host(std::byte* device, const void* host, size_t bytes) = 0;
   virtual Status copy_to_host(void* host, const std::byte* device, size_t bytes) = 0;

@@ -57,6 +57,9 @@ class CpuDevice final : public Device {
   const ops::KernelTable& kernels() const override { return kernels_; }
 
   Result<std::byte*> allocate(size_t bytes) override { return pool_->allocate_zeroed(bytes); }
+  Result<std::byte*> allocate_uninitialized(size_t bytes) override {
+    return pool_->allocate(bytes);
+  }
   void release(std::byte* data, size_t) override {
     (void)pool_->try_free(
         data);  // called by destructors: nobody to tell of memory that is not ours

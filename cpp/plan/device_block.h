@@ -22,6 +22,14 @@ class DeviceBlock {
     block.bytes_ = bytes;
     return block;
   }
+  static Result<DeviceBlock> create_uninitialized(Device& device, size_t bytes) {
+    DeviceBlock block;
+    if (bytes == 0) return block;
+    LMN_ASSIGN_OR_RETURN(block.data_, device.allocate_uninitialized(bytes));
+    block.device_ = &device;
+    block.bytes_ = bytes;
+    return block;
+  }
   DeviceBlock(DeviceBlock&& other) noexcept { *this = std::move(other); }
   DeviceBlock& operator=(DeviceBlock&& other) noexcept {
     std::swap(device_, other.device_);

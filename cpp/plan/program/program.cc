@@ -47,9 +47,9 @@ AllocateFn allocator(std::shared_ptr<Device> device) {
       tensor.owner = std::move(strings);
       return tensor;
     }
-    LMN_ASSIGN_OR_RETURN(
-        DeviceBlock block,
-        DeviceBlock::create(*device, static_cast<size_t>(std::max<int64_t>(bytes, 1))));
+    LMN_ASSIGN_OR_RETURN(DeviceBlock block,
+                         DeviceBlock::create_uninitialized(
+                             *device, static_cast<size_t>(std::max<int64_t>(bytes, 1))));
     auto owner = std::make_shared<OwnedBlock>(OwnedBlock{device, std::move(block)});
     tensor.data = owner->block.data();
     tensor.owner = std::move(owner);
@@ -216,8 +216,8 @@ Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int 
   frame->table = s.table;
   LMN_ASSIGN_OR_RETURN(
       frame->arena,
-      DeviceBlock::create(*device_,
-                          static_cast<size_t>(s.arena_bytes + workers * s.scratch_bytes + 64)));
+      DeviceBlock::create_uninitialized(
+          *device_, static_cast<size_t>(s.arena_bytes + workers * s.scratch_bytes + 64)));
   for (const Specialization::Placement& p : s.placements)
     frame->table[static_cast<size_t>(p.root)] = frame->arena.data() + p.offset;
   if (s.has_late) frame->late.resize(graph_.values.size());

@@ -56,6 +56,8 @@ TEST(shapes_that_are_known_are_constants) {
   EXPECT_EQ(after(fold_constants, g, options),
             "input x : f32[2, 3]\n"
             "constant s : i64[2]\n"
+            "constant a : f32[2]\n"  // nobody reads them: eliminate_dead_code
+            "constant b : f32[2]\n"
             "constant c : f32[2]\n"
             "output shape = s\n"
             "output sum = c\n");
