@@ -3,6 +3,7 @@
 // Programs of general tensors: known, placed and late values; buffers of the caller; any team.
 #include "plan/program/program.h"
 
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -221,6 +222,76 @@ TEST(threads_do_not_matter) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// lmnative.Linear, which no file has, against sums in double: every tile height, partial panels,
+// activations, residuals, weights either way round; and any number of threads gives the same bits.
+TEST(fused_linear) {
+  auto pseudo = [seed = 1u](float scale) mutable {
+    seed = seed * 1664525u + 1013904223u;
+    return scale * (static_cast<float>(seed >> 8) / 8388608.0f - 1.0f);
+  };
+  const std::pair<const char*, double (*)(double)> activations[] = {
+      {"", [](double x) { return x; }},
+      {"Relu", [](double x) { return x < 0 ? 0 : x; }},
+      {"Gelu", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
+      {"GeluTanh",
+       [](double x) {
+         return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+       }},
+      {"Silu", [](double x) { return x / (1 + std::exp(-x)); }},
+      {"Tanh", [](double x) { return std::tanh(x); }},
+      {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
+  };
+  auto team = *parallel::ThreadTeam::create({.threads = 3});
+  int which = 0;
+  for (int64_t rows : {1, 2, 5, 12, 61}) {
+    for (int64_t inner : {1, 7, 64}) {
+      for (int64_t columns : {1, 15, 16, 40}) {
+        const auto& [name, activation] = activations[which++ % std::size(activations)];
+        const bool transposed = which % 2 == 0, residual = which % 3 == 0, bias = which % 5 != 0;
+        std::vector<float> x(static_cast<size_t>(rows * inner)),
+            w(static_cast<size_t>(inner * columns)), b(static_cast<size_t>(columns)),
+            r(static_cast<size_t>(rows * columns));
+        for (auto* list : {&x, &w, &b, &r}) {
+          for (float& v : *list) v = pseudo(1.5f);
+        }
+        Graph g;
+        const ValueId input = g.add_input("x", graph::tensor(DType::kF32, {"n", inner}));
+        const ValueId weight = g.add_constant(
+            "w", owned(DType::kF32, transposed ? Shape{columns, inner} : Shape{inner, columns}, w));
+        const ValueId vector =
+            bias ? g.add_constant("b", owned(DType::kF32, {columns}, b)) : graph::kNone;
+        const ValueId add =
+            residual ? g.add_input("r", graph::tensor(DType::kF32, {"n", columns})) : graph::kNone;
+        ops::Attributes attributes{{"activation", std::string(name)},
+                                   {"transposed", int64_t{transposed}}};
+        g.add_output(node(&g, Op::kFusedLinear, {input, weight, vector, add}, attributes), "y");
+        Ran ran(std::move(g));
+        std::vector<ops::RuntimeValue> in(residual ? 2 : 1);
+        in[0] = value(owned(DType::kF32, {rows, inner}, x));
+        if (residual) in[1] = value(owned(DType::kF32, {rows, columns}, r));
+        std::vector<ops::RuntimeValue> out(1), threaded(1);
+        EXPECT(ran.program->run(in, out, nullptr).ok());
+        EXPECT(ran.program->run(in, threaded, team.get()).ok());
+        EXPECT(elements<float>(out[0]) == elements<float>(threaded[0]));
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < columns; ++j) {
+            double sum = bias ? b[static_cast<size_t>(j)] : 0;
+            for (int64_t k = 0; k < inner; ++k) {
+              const int64_t at = transposed ? j * inner + k : k * columns + j;
+              sum += static_cast<double>(x[static_cast<size_t>(i * inner + k)]) *
+                     static_cast<double>(w[static_cast<size_t>(at)]);
+            }
+            const auto at = static_cast<size_t>(i * columns + j);
+            const double want = activation(sum) + (residual ? static_cast<double>(r[at]) : 0.0);
+            const double have = static_cast<double>(elements<float>(out[0])[at]);
+            EXPECT(std::abs(have - want) < 2e-5 * (1 + std::abs(want)));
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
