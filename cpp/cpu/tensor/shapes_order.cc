@@ -163,7 +163,7 @@ Status bind_TopK(const Binding& b) {
   LMN_RETURN_IF_ERROR(b.node.normalize_axis(b.node.integer("axis", -1), x.rank, &axis));
   const Lanes lanes(x, static_cast<int>(axis));
   const int64_t k = b.outputs[0].shape[static_cast<int>(axis)];
-  const bool largest = b.node.integer("largest", 1) != 0;
+  const bool largest = b.node.integer("largest", 1) != 0, has_indices = b.node.outputs() > 1;
   return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     b.kernel.splits = true;
@@ -174,7 +174,7 @@ Status bind_TopK(const Binding& b) {
     b.kernel.set([=](const Operands& io, const Worker& worker) {
       auto* items = reinterpret_cast<Ranked<T>*>(worker.scratch);
       T* values = io.output<T>(0);
-      int64_t* indices = io.output<int64_t>(1);
+      int64_t* indices = has_indices ? io.output<int64_t>(1) : nullptr;
       const auto [begin, end] = ops::share_of(lanes.count(), worker);
       for (int64_t lane = begin; lane < end; ++lane) {
         const int64_t o = lane / lanes.inner, i = lane % lanes.inner;

@@ -30,6 +30,10 @@ inline bool same_size(int64_t a, int64_t b, int64_t* size) {
 // One bit for each axis of a list, negative ones counted from the end; one that repeats is refused.
 Status axis_bits(const TensorNode& node, std::span<const int64_t> axes, int rank, uint32_t* bits);
 
+// The axes, one bit each, that a reduction of operand 0 along operand 1, known where present, takes
+// together.
+Status reduced_axes(const TensorNode& node, uint32_t* bits);
+
 // Whether the values of operand i, a list of integers, are known; an empty list is.
 inline bool knows_list(const TensorNode& node, int i) {
   return node.knows(i) || (node.has(i) && node.type(i).is_known() && node.shape(i).elements() == 0);
