@@ -38,7 +38,9 @@ OpClass op_class(TensorOp op);
 // Whether two runs on the same inputs may differ.
 bool is_random(TensorOp op);
 
-// What a value of a graph may be. A sequence, an optional and a map have elements of `dtype`.
+// What a value of a graph may be. A sequence, an optional and a map have elements of `dtype`. What
+// is in a sequence is a tensor or a map, what is in an optional a tensor or a sequence of tensors:
+// TensorType::item.
 enum class ValueKind : uint8_t { kTensor, kSequence, kOptional, kMap };
 
 inline constexpr int32_t kUnknownRank = -1;
@@ -56,6 +58,7 @@ struct TensorType {
   DType dtype = DType::kF32;
   Shape shape = unknown_shape();
   ValueKind kind = ValueKind::kTensor;
+  ValueKind item = ValueKind::kTensor;
 
   bool ranked() const { return shape.rank >= 0; }
   bool is_known() const {  // every size
