@@ -100,7 +100,8 @@ struct ValueType {
   Kind kind = Kind::kTensor;
   DType dtype = DType::kF32;
   Dims dims;
-  bool ranked = true;  // else nothing is known of the shape, and dims is empty
+  bool ranked = true;         // else nothing is known of the shape, and dims is empty
+  Kind item = Kind::kTensor;  // what is in a sequence (or a map) or an optional (or a sequence)
 
   bool operator==(const ValueType&) const = default;
   std::string to_string() const;  // "f32[tokens, 576]", "kv[3, 64]", "i64[...]", "sequence f32"

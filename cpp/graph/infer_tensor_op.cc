@@ -8,14 +8,35 @@
 #include "graph/tensor_types.h"
 
 namespace lmn::graph {
+namespace {
+
+ops::ValueKind to_ops(Kind kind) {
+  return kind == Kind::kSequence   ? ops::ValueKind::kSequence
+         : kind == Kind::kOptional ? ops::ValueKind::kOptional
+         : kind == Kind::kMap      ? ops::ValueKind::kMap
+                                   : ops::ValueKind::kTensor;
+}
+Kind to_graph(ops::ValueKind kind) {
+  switch (kind) {
+    case ops::ValueKind::kTensor:
+      break;
+    case ops::ValueKind::kSequence:
+      return Kind::kSequence;
+    case ops::ValueKind::kOptional:
+      return Kind::kOptional;
+    case ops::ValueKind::kMap:
+      return Kind::kMap;
+  }
+  return Kind::kTensor;
+}
+
+}  // namespace
 
 ops::TensorType TypeTranslator::to_ops(const ValueType& type) {
   ops::TensorType out;
   out.dtype = type.dtype;
-  out.kind = type.kind == Kind::kSequence   ? ops::ValueKind::kSequence
-             : type.kind == Kind::kOptional ? ops::ValueKind::kOptional
-             : type.kind == Kind::kMap      ? ops::ValueKind::kMap
-                                            : ops::ValueKind::kTensor;
+  out.kind = graph::to_ops(type.kind);
+  out.item = graph::to_ops(type.item);
   if (!type.ranked || out.kind != ops::ValueKind::kTensor || type.dims.size() > kMaxRank)
     return out;
   out.shape.rank = 0;
@@ -37,19 +58,9 @@ ops::TensorType TypeTranslator::to_ops(const ValueType& type) {
 ValueType TypeTranslator::to_graph(const ops::TensorType& type) const {
   ValueType out;
   out.dtype = type.dtype;
-  switch (type.kind) {
-    case ops::ValueKind::kTensor:
-      break;
-    case ops::ValueKind::kSequence:
-      out.kind = Kind::kSequence;
-      return out;
-    case ops::ValueKind::kOptional:
-      out.kind = Kind::kOptional;
-      return out;
-    case ops::ValueKind::kMap:
-      out.kind = Kind::kMap;
-      return out;
-  }
+  out.kind = graph::to_graph(type.kind);
+  out.item = graph::to_graph(type.item);
+  if (out.kind != Kind::kTensor) return out;
   out.ranked = type.ranked();
   for (int i = 0; i < type.shape.rank; ++i) {
     const int64_t size = type.shape[i];

@@ -25,6 +25,7 @@ ops::TensorType type_of(const RuntimeValue& value) {
   type.dtype = value.tensor.dtype;
   type.kind = value.kind;
   if (value.kind == ValueKind::kTensor) type.shape = value.tensor.shape;
+  if (!value.items.empty() && value.kind != ValueKind::kMap) type.item = value.items[0].kind;
   return type;
 }
 
