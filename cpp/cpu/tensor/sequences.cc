@@ -44,7 +44,7 @@ Status evaluate_SequenceConstruct(const ops::TensorNode& node,
   RuntimeValue& out = context.output(0);
   start_sequence(node.dtype(0), &out);
   for (int i = 0; i < node.inputs(); ++i) {
-    LMN_ASSIGN_OR_RETURN(RuntimeValue item, copy_value(context.input(i), context.allocate));
+    LMN_ASSIGN_OR_RETURN(RuntimeValue item, owned_value(context.input(i), context.allocate));
     out.items.push_back(std::move(item));
   }
   return {};
@@ -64,7 +64,7 @@ Status evaluate_SequenceInsert(const ops::TensorNode& node, const ops::EvaluateC
   if (size >= kMaxItems) return node.unsupported("a sequence of more than 2^24 items");
   int64_t position;
   LMN_RETURN_IF_ERROR(position_of(node, context, 2, size, size + 1, size, &position));
-  LMN_ASSIGN_OR_RETURN(RuntimeValue item, copy_value(context.input(1), context.allocate));
+  LMN_ASSIGN_OR_RETURN(RuntimeValue item, owned_value(context.input(1), context.allocate));
   out.items.insert(out.items.begin() + position, std::move(item));
   return {};
 }
@@ -84,8 +84,7 @@ Status evaluate_SequenceAt(const ops::TensorNode& node, const ops::EvaluateConte
   const auto size = static_cast<int64_t>(items.size());
   int64_t position;
   LMN_RETURN_IF_ERROR(position_of(node, context, 1, size, size, 0, &position));
-  LMN_ASSIGN_OR_RETURN(context.output(0),
-                       copy_value(items[static_cast<size_t>(position)], context.allocate));
+  context.output(0) = items[static_cast<size_t>(position)];
   return {};
 }
 
@@ -200,7 +199,7 @@ Status evaluate_Optional(const ops::TensorNode& node, const ops::EvaluateContext
   out.kind = ValueKind::kOptional;
   out.tensor.dtype = type.dtype;
   if (!node.has(0)) return {};
-  LMN_ASSIGN_OR_RETURN(RuntimeValue item, copy_value(context.input(0), context.allocate));
+  LMN_ASSIGN_OR_RETURN(RuntimeValue item, owned_value(context.input(0), context.allocate));
   out.items.push_back(std::move(item));
   return {};
 }
@@ -220,7 +219,7 @@ Status evaluate_OptionalGetElement(const ops::TensorNode& node,
     if (value->items.empty()) return node.fail("the optional is empty");
     value = &value->items[0];
   }
-  LMN_ASSIGN_OR_RETURN(context.output(0), copy_value(*value, context.allocate));
+  LMN_ASSIGN_OR_RETURN(context.output(0), owned_value(*value, context.allocate));
   return {};
 }
 

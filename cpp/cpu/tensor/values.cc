@@ -25,19 +25,15 @@ void copy_elements(const Tensor& source, int64_t from, int64_t count, const Tens
   }
 }
 
-Result<Tensor> copy_tensor(const Tensor& tensor, const ops::AllocateTensor& allocate) {
-  LMN_ASSIGN_OR_RETURN(Tensor copy, allocate(tensor.dtype, tensor.shape));
-  copy_elements(tensor, 0, tensor.shape.elements(), copy, 0);
-  return copy;
-}
-
-Result<ops::RuntimeValue> copy_value(const ops::RuntimeValue& value,
-                                     const ops::AllocateTensor& allocate) {
-  ops::RuntimeValue copy = value;
-  if (value.kind == ops::ValueKind::kTensor) {
-    LMN_ASSIGN_OR_RETURN(copy.tensor, copy_tensor(value.tensor, allocate));
+Result<ops::RuntimeValue> owned_value(const ops::RuntimeValue& value,
+                                      const ops::AllocateTensor& allocate) {
+  ops::RuntimeValue owned = value;
+  const Tensor& tensor = value.tensor;
+  if (value.kind == ops::ValueKind::kTensor && tensor.owner == nullptr) {
+    LMN_ASSIGN_OR_RETURN(owned.tensor, allocate(tensor.dtype, tensor.shape));
+    copy_elements(tensor, 0, tensor.shape.elements(), owned.tensor, 0);
   }
-  return copy;
+  return owned;
 }
 
 Status evaluate_NonZero(const ops::TensorNode& node, const ops::EvaluateContext& context) {
