@@ -216,8 +216,6 @@ void count_ngrams(const NgramTree& tree, int64_t columns, int64_t least, int64_t
 
 }  // namespace
 
-// A weight belongs to a coordinate of the output, as in the reference implementation: where
-// ngram_indexes is 0, 1, 2, … that is the n-gram of the same index.
 Status bind_TfIdfVectorizer(const Binding& b) {
   const Shape x = b.node.shape(0);
   const int64_t columns = x.last(), rows = x.rank == 2 ? x[0] : 1,
@@ -228,8 +226,15 @@ Status bind_TfIdfVectorizer(const Binding& b) {
   const NgramTree tree = make_tree(b.node, least, most);
   const std::string_view mode = b.node.text("mode", "TF");
   const bool once = mode == "IDF";
-  std::vector<float> weights;
-  if (mode != "TF" && b.node.numbers("weights") != nullptr) weights = *b.node.numbers("weights");
+  std::vector<float> weights;  // of the coordinates
+  const ops::Floats* given = b.node.numbers("weights");
+  if (mode != "TF" && given != nullptr && !given->empty()) {
+    weights.resize(static_cast<size_t>(width));
+    const ops::Ints& indexes = *b.node.integers("ngram_indexes");
+    for (size_t i = 0; i < given->size(); ++i) {
+      weights[static_cast<size_t>(indexes[i])] = (*given)[i];
+    }
+  }
   const DType dtype = b.node.dtype(0);
   b.kernel.splits = true;
   b.kernel.set([=](const Operands& io, const Worker& worker) {

@@ -122,8 +122,8 @@ Status infer_TfIdfVectorizer(const TensorNode& node, TensorTypes outputs) {
       return node.fail("an n-gram's index is %" PRId64, index);
     width = std::max(width, index + 1);
   }
-  if (weights != nullptr && !weights->empty() && static_cast<int64_t>(weights->size()) < width) {
-    return node.fail("%zu weights for %" PRId64 " coordinates", weights->size(), width);
+  if (weights != nullptr && !weights->empty() && weights->size() != indexes->size()) {
+    return node.fail("%zu weights for %zu n-grams", weights->size(), indexes->size());
   }
   outputs[0].dtype = DType::kF32;
   if (!node.ranked()) return {};
