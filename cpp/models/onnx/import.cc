@@ -291,6 +291,8 @@ Result<bool> GraphImporter::attribute(const OnnxAttribute& a, const Scope& scope
     }
     case OnnxAttribute::TYPE_PROTO: {  // the number of its element type
       const formats::OnnxType* type = a.type_proto.get();
+      if (type != nullptr && type->kind == formats::OnnxType::Kind::kSequence)
+        out->set("sequence", int64_t{1});
       while (type != nullptr && !type->element.empty()) type = &type->element[0];
       out->set(name, int64_t{type == nullptr ? 0 : type->elem_type});
       return true;

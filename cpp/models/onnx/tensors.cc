@@ -208,6 +208,12 @@ Result<graph::ValueType> to_type(const OnnxType& type, std::string_view name) {
     default:
       return error(Code::kUnsupported, "%s is of a type that is not supported", what.c_str());
   }
+  if (!type.element.empty() && out.kind != graph::Kind::kMap) {
+    const OnnxType::Kind item = type.element[0].kind;
+    out.item = item == OnnxType::Kind::kSequence ? graph::Kind::kSequence
+               : item == OnnxType::Kind::kMap    ? graph::Kind::kMap
+                                                 : graph::Kind::kTensor;
+  }
   while (!inner->element.empty() && inner->kind != OnnxType::Kind::kTensor)
     inner = &inner->element[0];
   LMN_ASSIGN_OR_RETURN(out.dtype, dtype_of(inner->elem_type, what));

@@ -66,6 +66,7 @@ class Upgrade {
 
   Status flattened(ValueId* result);
   void resize_from_upsample();
+  void labels_from_classes();
 
   const int64_t version_;
   ImportedNode& node_;
@@ -104,6 +105,19 @@ void Upgrade::resize_from_upsample() {
   const auto* mode = node_.attributes.find_as<std::string>("mode");
   if (mode != nullptr && (*mode == "bilinear" || *mode == "trilinear"))
     node_.attributes.set("mode", std::string("linear"));
+}
+
+// The first version of LabelEncoder: a list of strings and, either way, their places in it.
+void Upgrade::labels_from_classes() {
+  const auto* classes = node_.attributes.find_as<ops::Strings>("classes_strings");
+  if (classes == nullptr || node_.inputs.empty() || node_.inputs[0] == kNone) return;
+  ops::Ints places(classes->size());
+  for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int64_t>(i);
+  const bool from_strings = sink_.type(node_.inputs[0]).dtype == DType::kString;
+  const ops::Strings strings = *classes;
+  node_.attributes.set(from_strings ? "keys_strings" : "values_strings", strings);
+  node_.attributes.set(from_strings ? "values_int64s" : "keys_int64s", std::move(places));
+  node_.attributes.erase("classes_strings");
 }
 
 Status Upgrade::run(ValueId* result) {
@@ -147,7 +161,11 @@ Status Upgrade::run(ValueId* result) {
     erase({"spatial", "momentum", "is_test", "consumed_inputs"});
     node_.outputs = 1;
   }
-  if (is("DFT") && version_ < 20) int_to_input("axis", 2, Shape{});
+  if (is("DFT") && version_ < 20) {
+    if (node_.attributes.find("axis") == nullptr) node_.attributes.set("axis", int64_t{1});
+    int_to_input("axis", 2, Shape{});
+  }
+  if (is("ai.onnx.ml.LabelEncoder")) labels_from_classes();
   if (is("Scan") && version_ < 9) {
     return error(
         Code::kUnsupported,
