@@ -24,6 +24,7 @@ if(TARGET lmnative)
   file(GLOB sources CONFIGURE_DEPENDS tests/abi/abuse/*.cc)
   add_executable(abi_abuse EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
   target_include_directories(abi_abuse PRIVATE tests/unit tests/abi/abuse)
+  target_compile_definitions(abi_abuse PRIVATE LMN_TEST_ONNX="${PROJECT_SOURCE_DIR}/tests/onnx/relu_linear.onnx")
   target_link_libraries(abi_abuse PRIVATE lmnative lmn_flags Threads::Threads)
   add_test(NAME abi_abuse COMMAND abi_abuse)
 

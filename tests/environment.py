@@ -269,7 +269,7 @@ def ensure_test_tools() -> None:
 
 
 def ensure_test_modules() -> None:
-    for module in ("pytest", "gguf"):  # gguf: another writer of GGUF files, to read what it writes
+    for module in ("pytest", "gguf", "onnx"):  # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes
         if not has_module(module):
             say(f"installing {module}")
             pip_install(module)

@@ -19,5 +19,6 @@
 
 #include "lmnative/engine.hpp"
 #include "lmnative/model.hpp"
+#include "lmnative/session.hpp"
 
 #endif  // LMNATIVE_LMNATIVE_HPP_

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lmnative: language models through one native library with a stable C ABI.
+"""lmnative: language models and ONNX models through one native library with a stable C ABI.
 
     llm = lmnative.LLM("smollm2-135m")
     print(llm.chat("What is a lighthouse for?").text)
+
+    session = lmnative.Session("model.onnx")
+    (y,) = session.run(None, {"x": x})
 
 Importing this loads the library and nothing else: numpy, jinja2 and tqdm are imported by the calls that need them.
 """
@@ -33,12 +36,14 @@ from lmnative.llm import LLM
 from lmnative.model import Metadata, Model, ModelInfo, TensorInfo
 from lmnative.request import Request
 from lmnative.results import Chunk, Completion, Usage
+from lmnative.session import Binding, Port, Session
 from lmnative.tokenizer import Decoder, Tokenizer
 
 __version__: str = _lmnative.version()
 
 __all__ = [
     "LLM",
+    "Binding",
     "CancelledError",
     "ChatTemplateError",
     "Chunk",
@@ -58,9 +63,11 @@ __all__ = [
     "ModelInfo",
     "NotFoundError",
     "OutOfMemoryError",
+    "Port",
     "ProfileEntry",
     "QueueFullError",
     "Request",
+    "Session",
     "Tensor",
     "TensorInfo",
     "Tokenizer",

@@ -32,15 +32,6 @@ OwnedTensor borrow(Keeper keeper, void* data, DLDataType dtype, int64_t count, i
   return OwnedTensor(&managed);
 }
 
-struct LegacyKeeper {
-  struct Delete {
-    void operator()(DLManagedTensor* tensor) const {
-      if (tensor->deleter != nullptr) tensor->deleter(tensor);
-    }
-  };
-  std::unique_ptr<DLManagedTensor, Delete> tensor;
-};
-
 // Holds a Python buffer; letting go of it needs the GIL, which this takes itself.
 struct BufferKeeper {
   struct Release {
@@ -92,38 +83,13 @@ OwnedTensor from_iterable(const py::object& source, const std::string& what) {
   return of_values(std::move(values));
 }
 
-OwnedTensor from_capsule(const py::capsule& capsule) {
-  const char* name = capsule.name();
-  if (name != nullptr && std::string(name) == "dltensor_versioned") {
-    auto* tensor = static_cast<DLManagedTensorVersioned*>(capsule.get_pointer());
-    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
-    return OwnedTensor(tensor);
-  }
-  if (name == nullptr || std::string(name) != "dltensor")
-    type_error("__dlpack__ gave something that is no DLPack capsule");
-  auto* tensor = static_cast<DLManagedTensor*>(capsule.get_pointer());
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
-  LegacyKeeper keeper{std::unique_ptr<DLManagedTensor, LegacyKeeper::Delete>(tensor)};
-  const DLTensor& view = tensor->dl_tensor;
-  if (view.ndim != 1)
-    type_error("token ids must have one dimension, not " + std::to_string(view.ndim));
-  return borrow(std::move(keeper), static_cast<char*>(view.data) + view.byte_offset, view.dtype,
-                view.shape[0], view.strides != nullptr ? view.strides[0] : 1);
-}
-
 OwnedTensor from_dlpack(const py::object& source, const std::string& what) {
-  const auto device = source.attr("__dlpack_device__")().cast<py::tuple>();
-  if (device[0].cast<int>() != kDLCPU) type_error(what + ": token ids must be in CPU memory");
   try {
-    return from_capsule(source.attr("__dlpack__")(
-        py::arg("max_version") = py::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)));
+    return take_dlpack(source, what + ": token ids");
   } catch (py::error_already_set& error) {
-    if (error.matches(PyExc_BufferError))
-      type_error(what + ": token ids must be integers in native byte order");
-    if (!error.matches(PyExc_TypeError))
-      throw;  // A producer from before DLPack 1.0 does not know max_version.
+    if (!error.matches(PyExc_BufferError)) throw;
+    type_error(what + ": token ids must be integers in native byte order");
   }
-  return from_capsule(source.attr("__dlpack__")());
 }
 
 // Type of a struct-module format of one native integer; bits 0 for anything else.

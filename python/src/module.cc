@@ -7,6 +7,7 @@
 
 #include "model.h"
 #include "request.h"
+#include "session_value.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -14,6 +15,7 @@ namespace lmn::python {
 
 void bind_engine(py::module_& module);
 void bind_probe(py::module_& module);
+void bind_session(py::module_& module);
 
 namespace {
 
@@ -44,6 +46,10 @@ void bind_constants(py::module_& module) {
   module.attr("YES") = LMN_YES;
   module.attr("NO") = LMN_NO;
   module.attr("TOKEN_CONTROL") = LMN_TOKEN_CONTROL;
+  module.attr("VALUE_TENSOR") = LMN_SESSION_VALUE_TENSOR;
+  module.attr("VALUE_SEQUENCE") = LMN_SESSION_VALUE_SEQUENCE;
+  module.attr("VALUE_OPTIONAL") = LMN_SESSION_VALUE_OPTIONAL;
+  module.attr("VALUE_MAP") = LMN_SESSION_VALUE_MAP;
   module.attr("REQUEST_PARSE_SPECIAL") = LMN_REQUEST_PARSE_SPECIAL;
   module.attr("REQUEST_SEED") = LMN_REQUEST_SEED;
   module.attr("REQUEST_IGNORE_EOS") = LMN_REQUEST_IGNORE_EOS;
@@ -65,6 +71,8 @@ PYBIND11_MODULE(_lmnative, module) {
   bind_request(module);
   bind_engine(module);
   bind_probe(module);
+  bind_session_value(module);
+  bind_session(module);
   module.def("build_info", &build_info);
   module.def("version", [] { return lmn_version(); });
   module.def("abi_version", [] { return lmn_abi_version(); });

@@ -8,8 +8,9 @@ namespace {
 
 // Options are keywords here: "lmn_request_options.top_p is 2" becomes "top_p is 2".
 std::string in_python_words(std::string message) {
-  for (const std::string_view name : {"lmn_request_options.", "lmn_engine_options.",
-                                      "lmn_score_options.", "lmn_model_options."}) {
+  for (const std::string_view name :
+       {"lmn_request_options.", "lmn_engine_options.", "lmn_score_options.", "lmn_model_options.",
+        "lmn_session_options."}) {
     for (size_t at = message.find(name); at != std::string::npos; at = message.find(name, at))
       message.erase(at, name.size());
   }

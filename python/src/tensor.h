@@ -2,9 +2,10 @@
 //
 // Tensors between Python and the C ABI, both as DLPack. Out: `Tensor` owns one tensor of the
 // library and lends its memory through DLPack, the buffer protocol and numpy; every borrower keeps
-// it alive. In: `Ids` borrows a 1-D integer array from any DLPack producer or buffer without a copy
-// where the layout allows it. Deleters that other libraries may call touch no Python state, unless
-// they guard a Python buffer; so they also survive the interpreter's end.
+// it alive. In: take_dlpack() borrows from any DLPack producer, and `Ids` a 1-D integer array from
+// producers and buffers, without a copy where the layout allows it. Deleters that other libraries
+// may call touch no Python state, unless they guard a Python buffer; so they also survive the
+// interpreter's end.
 #pragma once
 
 #include <lmnative/lmnative.h>
@@ -46,6 +47,10 @@ class Tensor {
 
 // A float32 tensor [rows, columns] with a copy of `data`.
 Tensor copy_of_floats(const float* data, int64_t rows, int64_t columns);
+
+// The tensor that a DLPack producer, old or new, lends; `what` names it in errors: TypeError for
+// one that is not in CPU memory or not of DLPack after all, what the producer raises otherwise.
+OwnedTensor take_dlpack(const py::object& source, const std::string& what);
 
 // Token ids that Python code gave: as a 1-D DLPack tensor of int32 or int64, valid as long as this
 // object. The destructor needs no GIL of its own accord and may run on any thread.

@@ -198,9 +198,9 @@ Status bind_Attention(const Binding& b) {
   const int outputs = node.outputs();
   return with_float(node, node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    const AttentionSizes& a = call.a;
     b.kernel.splits = true;
-    b.kernel.scratch_bytes = attend_scratch_bytes<Sum<T>>(a.keys(), a.head_dim, a.value_dim);
+    b.kernel.scratch_bytes =
+        attend_scratch_bytes<Sum<T>>(call.a.keys(), call.a.head_dim, call.a.value_dim);
     b.kernel.set([=](const Operands& io, const Worker& worker) {
       const AttentionSizes& a = call.a;
       T* const keys = outputs > 1 ? io.output<T>(1) : nullptr;

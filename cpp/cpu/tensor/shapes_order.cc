@@ -77,10 +77,11 @@ void run_along(const Lanes& lanes, bool exclusive, bool reverse, const T* x, T* 
 
 template <bool kProduct>
 Status bind_running(const Binding& b) {
-  const Shape& x = b.node.shape(0);
-  int64_t axis;
-  LMN_RETURN_IF_ERROR(b.node.normalize_axis(b.node.integers(1)[0], x.rank, &axis));
-  const Lanes lanes(x, static_cast<int>(axis));
+  const Shape x = b.node.shape(0);
+  const bool knows_axis = b.node.knows(1), wide_axis = b.node.dtype(1) == DType::kI64;
+  int64_t axis = 0;
+  if (knows_axis) LMN_RETURN_IF_ERROR(b.node.normalize_axis(b.node.integers(1)[0], x.rank, &axis));
+  const Lanes known_lanes(x, static_cast<int>(axis));
   const bool exclusive = b.node.integer("exclusive", 0) != 0;
   const bool reverse = b.node.integer("reverse", 0) != 0;
   return with_number(b.node, b.node.dtype(0), [&](auto tag) -> Status {
@@ -88,6 +89,13 @@ Status bind_running(const Binding& b) {
     b.kernel.splits = true;
     b.kernel.in_place = 0;
     b.kernel.set([=](const Operands& io, const Worker& worker) {
+      Lanes lanes = known_lanes;
+      if (!knows_axis) {
+        int64_t given = wide_axis ? *io.input<int64_t>(1) : *io.input<int32_t>(1);
+        if (given < 0) given += x.rank;
+        if (given < 0 || given >= x.rank) return io.fail("axis is out of range");
+        lanes = Lanes(x, static_cast<int>(given));
+      }
       lanes.for_each_block(worker, [&](int64_t first, int64_t width, int64_t) {
         run_along<T, kProduct>(lanes, exclusive, reverse, io.input<T>(0) + first,
                                io.output<T>(0) + first, width);

@@ -428,7 +428,10 @@ Status GraphImporter::node(const OnnxNode& n, Scope* scope) {
     return {};
   }
   const ops::TensorOp* op = ops::find_tensor_op(node.op);
-  LMN_CHECK(op != nullptr);  // check_ops() has seen to it
+  if (op == nullptr) {  // what check_ops() let pass because it is rewritten
+    return error(Code::kUnsupported, "operators that are not supported: %s (from %s)",
+                 node.op.c_str(), label(n).c_str());
+  }
   LMN_RETURN_IF_ERROR(subgraphs(n, scope, &node));
   LMN_ASSIGN_OR_RETURN(const graph::NodeId id,
                        graph_.add(graph::op_of(*op), node.inputs, node.attributes, node.name,

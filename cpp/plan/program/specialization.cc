@@ -63,6 +63,7 @@ class Specializer {
       s_.values[id].present = true;
       s_.values[id].type = s_.input_types[i];
       s_.states[id] = s_.input_types[i].is_known() ? ValueState::kPlaced : ValueState::kLate;
+      s_.has_late |= s_.states[id] == ValueState::kLate;
     }
     is_folded_.assign(graph_.nodes.size(), false);
   }

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX models: load once, run many times.
+
+    session = lmnative.Session("model.onnx")
+    (y,) = session.run(None, {"x": x})
+
+The calling convention is ONNX Runtime's, so that a user changes one import.
+"""
+
+from __future__ import annotations
+
+from lmnative import _lmnative
+from lmnative.errors import InvalidArgumentError
+from lmnative.sampling import integer, tristate
+
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+
+class Port:
+    """An input or output of a model."""
+
+    __slots__ = ("name", "shape", "type")
+
+    def __init__(self, name: str, type: str, shape: list[int | str | None] | None) -> None:
+        self.name = name
+        self.type = type
+        """As ONNX Runtime says it: "tensor(float)", "seq(tensor(int64))", …"""
+        self.shape = shape
+        """Sizes, outermost first: a number, the name of a size that differs from run to run, or None for one without a
+        name. None instead of a list: not known, or not a tensor."""
+
+    def __repr__(self) -> str:
+        return f"Port(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
+
+
+class Binding:
+    """A run with fixed arrays, made by Session.bind: the fastest way to call a small model. One run at a time."""
+
+    def __init__(self, session: Session, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+        from lmnative.session_values import buffer_value
+
+        def values(ports: list[_lmnative.SessionPort], arrays: dict[str, Any], what: str, writable: bool) -> list[Any]:
+            return [buffer_value(arrays[name], dtype, f"{what} {name!r}", writable) for name, _, dtype, _ in ports]
+
+        self.inputs = inputs
+        """The arrays that every run reads, by name."""
+        self.outputs = outputs
+        """The arrays that every run writes, by name."""
+        self._handle = _lmnative.Binding(
+            session._handle,
+            values(session._inputs, inputs, "input", False),
+            values(session._outputs, outputs, "output", True),
+        )
+        self.run = self._handle.run
+        """Reads `inputs` as they are now and writes `outputs` in place."""
+
+
+class Session:
+    """An ONNX model, optimised and ready to run. Any number of threads may run one session.
+
+    Args:
+        model: Path of an ONNX file (operator sets 7 and newer), whose weights stay in the mapped file, or the bytes of
+            one.
+        threads: Worker threads; default 0: usable CPUs. Results do not depend on it.
+        optimize: False: run the graph as the file has it.
+        max_shapes: Combinations of input shapes that stay prepared; default 0: 64.
+        max_arena_bytes: UnsupportedError for a run whose intermediate values need more; default 0: no limit.
+        base_folder: Where the external data of a model given as bytes lies.
+
+    Raises:
+        NotFoundError, CorruptError: no such file; a damaged one.
+        UnsupportedError: operators that this version does not have, by name.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes | bytearray | memoryview,
+        *,
+        threads: int = 0,
+        optimize: bool = True,
+        max_shapes: int = 0,
+        max_arena_bytes: int = 0,
+        base_folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        import os
+
+        is_path = isinstance(model, (str, os.PathLike))
+        self._handle = _lmnative.Session(
+            os.fsencode(model) if isinstance(model, (str, os.PathLike)) else bytes(model),
+            is_path,
+            integer("threads", threads, 0, 2**31 - 1),
+            tristate(optimize),
+            integer("max_shapes", max_shapes, 0, 2**32 - 1),
+            integer("max_arena_bytes", max_arena_bytes, 0, 2**64 - 1),
+            None if base_folder is None else os.fsdecode(base_folder),
+        )
+        self._inputs = self._handle.inputs()
+        self._outputs = self._handle.outputs()
+        from lmnative.session_values import from_value
+
+        self._handle.set_converters(_Feeder(self._inputs), from_value)
+
+    def get_inputs(self) -> list[Port]:
+        """The inputs, in the model's order. Weights that the file lists as inputs as well are none."""
+        return _ports(self._inputs)
+
+    def get_outputs(self) -> list[Port]:
+        """The outputs, in the model's order."""
+        return _ports(self._outputs)
+
+    @property
+    def threads(self) -> int:
+        """Worker threads, this one among them."""
+        return self._handle.threads
+
+    def run(self, output_names: Iterable[str] | None, feeds: Mapping[str, Any], run_options: None = None) -> list[Any]:
+        """Runs the model.
+
+        Args:
+            output_names: Which outputs to return, in this order; None: all.
+            feeds: A value for every input, by name. For tensors: numpy arrays, tensors of torch or anything else that
+                speaks DLPack, all without a copy if they are compact, or numbers and nested lists; arrays of str or
+                bytes for strings; ml_dtypes arrays, or the bits as uint8, int8 or uint16, for bfloat16 and narrower
+                types. Lists for sequences, None or a value for optionals, dicts for maps.
+            run_options: For compatibility; ignored.
+
+        Returns:
+            A list of numpy arrays that own their memory (of ml_dtypes' types where numpy has none and ml_dtypes is
+            installed; object arrays of str for strings), of lists for sequences, None for empty optionals.
+
+        Raises:
+            InvalidArgumentError: a missing or unknown name, a wrong type or shape, or values that an operator refuses.
+        """
+        return self._handle.run(output_names, feeds if isinstance(feeds, dict) else dict(feeds))
+
+    def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Binding:
+        """Fixes the arrays that runs read and write, and prepares them; Binding.run() runs.
+
+        Args:
+            inputs: An array for every input: compact arrays of numpy, or of any library that speaks DLPack.
+            outputs: The same for every output, of the type and shape of the result; None: new numpy arrays.
+        """
+        given = _complete(inputs, self._inputs, "input")
+        if outputs is None:
+            results = self.run(None, given)
+            results_by_name = {port[0]: result for port, result in zip(self._outputs, results, strict=True)}
+        else:
+            results_by_name = _complete(outputs, self._outputs, "output")
+        return Binding(self, given, results_by_name)
+
+    def graph(self, optimized: bool = True) -> str:
+        """The graph as text, one line a node: as it runs, or as the file has it."""
+        return self._handle.graph(bool(optimized))
+
+
+class _Feeder:
+    """Values for inputs that are no arrays of a type that numpy has. Called by the extension module."""
+
+    def __init__(self, ports: list[_lmnative.SessionPort]) -> None:
+        from lmnative.session_values import to_value
+
+        self._ports = ports
+        self._to_value = to_value
+
+    def __call__(self, index: int, value: object, feeds: dict[str, Any]) -> _lmnative.SessionValue:
+        name, kind, dtype, _ = self._ports[index]
+        if value is ...:
+            if kind != _lmnative.VALUE_OPTIONAL:
+                _complete(feeds, [port for port in self._ports if port[1] != _lmnative.VALUE_OPTIONAL], "input")
+            value = None
+        return self._to_value(value, kind, dtype, f"input {name!r}")
+
+
+def _complete(given: Mapping[str, Any], ports: list[_lmnative.SessionPort], what: str) -> dict[str, Any]:
+    """`given` as a dict; raises if a port is missing in it."""
+    missing = [repr(port[0]) for port in ports if port[0] not in given]
+    if missing:
+        raise InvalidArgumentError(f"no value for {what} {', '.join(missing)}")
+    names = {port[0] for port in ports}
+    unknown = [repr(name) for name in given if name not in names]
+    if unknown and what == "output":
+        raise InvalidArgumentError(
+            f"there is no {what} {', '.join(unknown)}; the {what}s are {', '.join(map(repr, names))}"
+        )
+    return dict(given)
+
+
+def _ports(ports: list[_lmnative.SessionPort]) -> list[Port]:
+    from lmnative.session_values import type_text
+
+    return [Port(name, type_text(kind, dtype), shape) for name, kind, dtype, shape in ports]
