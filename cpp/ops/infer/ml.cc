@@ -11,33 +11,29 @@
 namespace lmn::ops {
 namespace {
 
-template <typename T>
-size_t length_of(const T* list) {
-  return list == nullptr ? 0 : list->size();
-}
-
 // A list of `length` numbers, one for every feature, or one for all of them.
-Status expect_per_feature(const TensorNode& node, const char* key, size_t length) {
+Status expect_per_feature(const TensorNode& node, const char* key, int64_t length) {
   if (length <= 1 || !node.ranked()) return {};
   const int64_t features = node.shape(0).last();
-  if (features < 0 || features == static_cast<int64_t>(length)) return {};
-  return node.fail("%s has %zu entries, and the input %" PRId64 " features", key, length, features);
+  if (features < 0 || features == length) return {};
+  return node.fail("%s has %" PRId64 " entries, and the input %" PRId64 " features", key, length,
+                   features);
 }
 
 // The types that the lists of LabelEncoder stand for: `kind` is "keys" or "values".
 Status label_type(const TensorNode& node, const std::string& kind, DType* dtype, int64_t* count) {
   int given = 0;
-  const auto take = [&](DType type, size_t length) {
+  const auto take = [&](DType type, int64_t length) {
     if (length == 0) return;
     ++given;
     *dtype = type;
-    *count = static_cast<int64_t>(length);
+    *count = length;
   };
   take(DType::kF32, length_of(node.numbers(kind + "_floats")));
   take(DType::kI64, length_of(node.integers(kind + "_int64s")));
   take(DType::kString, length_of(node.texts(kind + "_strings")));
   if (const Tensor* tensor = node.tensor(kind + "_tensor")) {
-    take(tensor->dtype, static_cast<size_t>(tensor->shape.elements()));
+    take(tensor->dtype, tensor->shape.elements());
   }
   if (given == 1) return {};
   return node.fail("one of %s_floats, _int64s, _strings and _tensor is to be given", kind.c_str());
@@ -125,7 +121,7 @@ Status infer_Imputer(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(expect_ml_number(node, 0));
   const bool integer = node.dtype(0) == DType::kI32 || node.dtype(0) == DType::kI64;
   const char* key = integer ? "imputed_value_int64s" : "imputed_value_floats";
-  const size_t length = integer ? length_of(node.integers(key)) : length_of(node.numbers(key));
+  const int64_t length = integer ? length_of(node.integers(key)) : length_of(node.numbers(key));
   if (length == 0) return node.fail("%s is to be given", key);
   LMN_RETURN_IF_ERROR(expect_per_feature(node, key, length));
   return same_as_input(node, outputs);
@@ -157,10 +153,10 @@ Status infer_Scaler(const TensorNode& node, TensorTypes outputs) {
 Status infer_CategoryMapper(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 1));
   LMN_RETURN_IF_ERROR(node.expect_dtype(0, {DType::kI64, DType::kString}));
-  const size_t integers = length_of(node.integers("cats_int64s")),
-               strings = length_of(node.texts("cats_strings"));
+  const int64_t integers = length_of(node.integers("cats_int64s")),
+                strings = length_of(node.texts("cats_strings"));
   if (integers != strings) {
-    return node.fail("%zu cats_int64s and %zu cats_strings", integers, strings);
+    return node.fail("%" PRId64 " cats_int64s and %" PRId64 " cats_strings", integers, strings);
   }
   outputs[0].dtype = node.dtype(0) == DType::kI64 ? DType::kString : DType::kI64;
   outputs[0].shape = node.shape(0);
@@ -193,8 +189,8 @@ Status infer_LabelEncoder(const TensorNode& node, TensorTypes outputs) {
 
 Status infer_OneHotEncoder(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 1));
-  const size_t integers = length_of(node.integers("cats_int64s")),
-               strings = length_of(node.texts("cats_strings"));
+  const int64_t integers = length_of(node.integers("cats_int64s")),
+                strings = length_of(node.texts("cats_strings"));
   if ((integers == 0) == (strings == 0)) {
     return node.fail("one of cats_int64s and cats_strings is to be given");
   }
@@ -204,7 +200,7 @@ Status infer_OneHotEncoder(const TensorNode& node, TensorTypes outputs) {
   if (!node.ranked()) return {};
   Shape out = node.shape(0);
   if (out.rank == kMaxRank) return node.unsupported("rank above %d", kMaxRank);
-  out[out.rank++] = static_cast<int64_t>(integers + strings);
+  out[out.rank++] = integers + strings;
   outputs[0].shape = out;
   return check_elements(node, out);
 }

@@ -8,6 +8,12 @@
 
 namespace lmn::ops {
 
+// Of an attribute that is a list; 0 where it is absent.
+template <typename T>
+int64_t length_of(const T* list) {
+  return list == nullptr ? 0 : static_cast<int64_t>(list->size());
+}
+
 // Operand i is f32, f64, i32 or i64.
 Status expect_ml_number(const TensorNode& node, int i);
 // Input 0, whose rank is known, is [features], one row, or [rows, features].

@@ -12,11 +12,6 @@ namespace {
 
 constexpr int64_t kMaxClasses = 65536;
 
-template <typename T>
-int64_t length_of(const T* list) {
-  return list == nullptr ? 0 : static_cast<int64_t>(list->size());
-}
-
 // Rows of input 0, whose rank is known, and a model of `features` features.
 Status rows_for(const TensorNode& node, int64_t features, int64_t* rows) {
   int64_t given;

@@ -47,7 +47,7 @@ TEST(RegexTakesTimeThatIsLinearInTheText) {
 
 TEST(RegexRefusesWhatItLacksAndWhatIsTooLarge) {
   const std::string deep(300, '('), loops = "((((((){1000}){1000}){1000}){1000}){1000})";
-  for (const std::string pattern :
+  for (const std::string& pattern :
        {std::string("("), std::string("a)"), std::string("[a"), std::string("a**"),
         std::string("*"), std::string("\\1"), std::string("(?=a)"), std::string("\\pL"),
         std::string("a{3,2}"), std::string("a{1001}"), std::string("[b-a]"), std::string("\\"),
