@@ -36,7 +36,7 @@ struct Policy {
 
   KeyRange range(int64_t row) const {
     const int64_t at = position + row;
-    return {call.window >= 0 && at > call.window ? at - call.window : 0, at + 1};
+    return {call.window > 0 && at >= call.window ? at - call.window + 1 : 0, at + 1};
   }
   bool bias(int64_t row, KeyRange range, S* scores) const {
     if (biases == nullptr) return true;
@@ -86,14 +86,13 @@ class HeadRunner {
       past = 0;
       if (a_.rows > cache_rows) return;
     }
-    const int64_t kept = std::min(a_.past, cache_rows);
-    const int64_t at = unit * a_.past * dim;
-    if (kept > 0) {
-      std::copy_n(io_.input<T>(3) + at, kept * dim, keys);
-      std::copy_n(io_.input<T>(4) + at, kept * dim, values);
+    const int64_t at = unit * a_.past * dim, end = past + a_.rows;
+    if (past > 0) {
+      std::copy_n(io_.input<T>(3) + at, past * dim, keys);
+      std::copy_n(io_.input<T>(4) + at, past * dim, values);
     }
-    std::fill_n(keys + kept * dim, (cache_rows - kept) * dim, T(0.0f));
-    std::fill_n(values + kept * dim, (cache_rows - kept) * dim, T(0.0f));
+    std::fill_n(keys + end * dim, (cache_rows - end) * dim, T(0.0f));
+    std::fill_n(values + end * dim, (cache_rows - end) * dim, T(0.0f));
     for (int64_t r = 0; r < a_.rows; ++r) {
       T* const key = keys + (past + r) * dim;
       rotated(source(1, batch, r, kv_head), batch, r, past, key);

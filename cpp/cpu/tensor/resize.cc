@@ -34,25 +34,30 @@ struct Tables {
   std::vector<float> last_weight;  // of the last axis, for sums in float
 };
 
-double original(const Resizing& r, size_t d, int64_t in_size, int64_t out_size, int64_t at) {
-  const double in = static_cast<double>(in_size), x = static_cast<double>(at), scale = r.scale[d];
-  const double width = scale * in;
+// The coordinate of output `at` among the inputs. Nearest neighbours are found in float, as the
+// programs do that models are made with: where a coordinate is a half, its rounding decides.
+template <typename S>
+S original(const Resizing& r, size_t d, int64_t in_size, int64_t out_size, int64_t at) {
+  const S in = static_cast<S>(in_size), x = static_cast<S>(at), scale = static_cast<S>(r.scale[d]);
+  const S width = scale * in, half = S(0.5);
   switch (r.coordinates) {
     case Coordinates::kAlignCorners:
-      return width == 1 ? 0 : x * (in - 1) / (width - 1);
+      return width == 1 ? S(0) : x * (in - 1) / (width - 1);
     case Coordinates::kAsymmetric:
       return x / scale;
-    case Coordinates::kCrop:
-      if (width == 1) return (r.end[d] - r.begin[d]) * (in - 1) / 2 + r.begin[d] * (in - 1);
-      return x * (r.end[d] - r.begin[d]) * (in - 1) / (width - 1) + r.begin[d] * (in - 1);
+    case Coordinates::kCrop: {
+      const S begin = static_cast<S>(r.begin[d]), end = static_cast<S>(r.end[d]);
+      if (width == 1) return (end - begin) * (in - 1) / 2 + begin * (in - 1);
+      return x * (end - begin) * (in - 1) / (width - 1) + begin * (in - 1);
+    }
     case Coordinates::kPytorchHalfPixel:
-      return out_size > 1 ? (x + 0.5) / scale - 0.5 : 0;
+      return out_size > 1 ? (x + half) / scale - half : S(0);
     case Coordinates::kHalfPixelSymmetric:
-      return in / 2 * (1 - static_cast<double>(out_size) / width) + (x + 0.5) / scale - 0.5;
+      return in / 2 * (1 - static_cast<S>(out_size) / width) + (x + half) / scale - half;
     case Coordinates::kHalfPixel:
       break;
   }
-  return (x + 0.5) / scale - 0.5;
+  return (x + half) / scale - half;
 }
 
 double cubic(double x, double a) {
@@ -82,7 +87,9 @@ Axis make_axis(const Resizing& r, size_t d, int64_t in, int64_t out) {
   axis.weight.resize(count);
   axis.outside.assign(static_cast<size_t>(out), 0);
   for (int64_t o = 0; o < out; ++o) {
-    double x = original(r, d, in, out, o);
+    double x = r.mode == ResizeMode::kNearest
+                   ? static_cast<double>(original<float>(r, d, in, out, o))
+                   : original<double>(r, d, in, out, o);
     const double last = static_cast<double>(in - 1);
     if (r.coordinates == Coordinates::kCrop && !(x >= 0 && x <= last))
       axis.outside[static_cast<size_t>(o)] = 1;

@@ -59,7 +59,9 @@ Taps make_taps(const Grid& g, size_t d, double normalized) {
       g.align_corners ? (normalized + 1) / 2 * (size - 1) : ((normalized + 1) * size - 1) / 2;
   if (g.mode == Interpolation::kNearest) x = std::nearbyint(x);
   if (std::isnan(x)) x = -10;
-  if (g.border == Border::kClamp && (x < low || x > high)) x = std::clamp(x, 0.0, size - 1);
+  // The taps of a cubic are clamped one by one, and not where it is centred.
+  if (g.border == Border::kClamp && g.mode != Interpolation::kCubic && (x < low || x > high))
+    x = std::clamp(x, 0.0, size - 1);
   if (g.border == Border::kReflect && (x < low || x > high))
     x = std::isinf(x) ? low : reflect(x, low, high);
   x = std::clamp(x, -10.0, size + 10);  // zeros beyond; keeps the cast in range
