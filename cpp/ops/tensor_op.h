@@ -104,7 +104,9 @@ class TensorNode {
     return static_cast<const T*>(prepared_);
   }
 
-  bool has(int i) const { return i < inputs() && operands_[static_cast<size_t>(i)].present; }
+  bool has(int i) const {
+    return i >= 0 && i < inputs() && operands_[static_cast<size_t>(i)].present;
+  }
   const Operand& operand(int i) const { return operands_[static_cast<size_t>(i)]; }
   const TensorType& type(int i) const { return operand(i).type; }
   DType dtype(int i) const { return type(i).dtype; }

@@ -276,6 +276,10 @@ Status read_tuples(const TensorNode& node, const std::string& kind, int64_t targ
                          ids[i], tree_ids[i], id);
       }
       (way ? tree_node.when_true : tree_node.when_false) = found->second;
+      if (flag(found->second) != 0) {
+        return node.fail("node %" PRId64 " of tree %" PRId64 " is the child of two nodes", id,
+                         tree_ids[i]);
+      }
       flag(found->second) = 1;
     }
     trees->nodes.push_back(tree_node);
@@ -292,6 +296,18 @@ Status read_tuples(const TensorNode& node, const std::string& kind, int64_t targ
   for (const auto& [tree, roots] : roots_of) {
     if (roots != 1) return node.fail("tree %" PRId64 " has %d roots", tree, roots);
   }
+  // No node has two parents, so a way back can only lie where no root leads.
+  size_t reached = 0;
+  for (std::vector<int32_t> open(trees->roots.begin(), trees->roots.end()); !open.empty();) {
+    const int32_t at = open.back();
+    open.pop_back();
+    ++reached;
+    if (at < 0) continue;
+    open.push_back(trees->nodes[static_cast<size_t>(at)].when_true);
+    open.push_back(trees->nodes[static_cast<size_t>(at)].when_false);
+  }
+  if (reached != count)
+    return node.fail("%zu nodes cannot be reached from a root", count - reached);
 
   // Votes, sorted by leaf, those of one leaf in their order.
   std::vector<std::vector<TreeVote>> by_leaf(static_cast<size_t>(leaves));

@@ -81,7 +81,8 @@ Status evaluate_StringSplit(const ops::TensorNode& node, const ops::EvaluateCont
   LMN_ASSIGN_OR_RETURN(std::string* const out, context.make<std::string>(0, DType::kString, shape));
   for (int64_t i = 0; i < count; ++i) {
     split(text[i], delimiter, most, &parts);
-    std::copy(parts.begin(), parts.end(), out + i * width);
+    std::string* const rest = std::copy(parts.begin(), parts.end(), out + i * width);
+    std::fill(rest, out + (i + 1) * width, std::string());
   }
   if (node.outputs() < 2) return {};
   LMN_ASSIGN_OR_RETURN(int64_t* const numbers, context.make<int64_t>(1, DType::kI64, x.shape));

@@ -61,7 +61,7 @@ void check_function(const char* op, Reference reference, double tolerance,
     }
     if (!(worst <= tolerance + rounding)) {
       testing::report_failure(__FILE__, __LINE__,
-                              std::string(op) + ": error " + std::to_string(worst));
+                              std::string(op) + ": error " + std::to_string(worst * 1e9) + "e-9");
     }
   };
   check(0.0f, DType::kF32, 0);
@@ -116,7 +116,7 @@ TEST(elementwise_functions_of_one_number) {
   check_function(
       "com.microsoft.QuickGelu", [](double x) { return x * logistic(1.702 * x); }, 3e-7);
   check_function("Swish", [](double x) { return x * logistic(0.5 * x); }, 2e-7, {{"alpha", 0.5f}});
-  check_function("Elu", [](double x) { return x > 0 ? x : 2 * std::expm1(x); }, 2e-7,
+  check_function("Elu", [](double x) { return x > 0 ? x : 2 * std::expm1(x); }, 5e-7,
                  {{"alpha", 2.0f}});
   check_function("Celu",
                  [](double x) { return std::max(0.0, x) + std::min(0.0, 2 * std::expm1(x / 2)); },
@@ -139,7 +139,7 @@ TEST(elementwise_small_results_are_accurate) {
   softplus.in<float>({3}, {-20.0f, -100.0f, 100.0f});
   ASSERT_OK(softplus.run());
   EXPECT_NEAR(softplus.values<float>()[0], std::log1p(std::exp(-20.0)), 1e-15);
-  EXPECT_NEAR(softplus.values<float>()[1], std::exp(-100.0), 1e-47);
+  EXPECT_NEAR(softplus.values<float>()[1], std::exp(-100.0), 2e-45);
   EXPECT_EQ(softplus.values<float>()[2], 100.0f);
   TensorCase elu("Elu");
   elu.in<float>({2}, {-1e-5f, -kInfinity});

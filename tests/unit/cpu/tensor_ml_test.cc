@@ -74,8 +74,8 @@ TEST(TreesThatContradictThemselvesAreRefused) {
   EXPECT_EQ(tree_refusal(good), "");
   // A way back to the node itself or to the root, children that are not there, lists of other
   // lengths, and numbers out of range.
-  EXPECT(says(tree_refusal(with(good, "nodes_truenodeids", Ints{1, 1, 0, 0, 0})), "itself"));
-  EXPECT(says(tree_refusal(with(good, "nodes_truenodeids", Ints{1, 0, 0, 0, 0})), "roots"));
+  EXPECT(says(tree_refusal(with(good, "nodes_truenodeids", Ints{1, 1, 0, 0, 0})), "two nodes"));
+  EXPECT(says(tree_refusal(with(good, "nodes_truenodeids", Ints{1, 0, 0, 0, 0})), "reached"));
   EXPECT(says(tree_refusal(with(good, "nodes_truenodeids", Ints{9, 2, 0, 0, 0})), "child 9"));
   EXPECT(says(tree_refusal(with(good, "nodes_values", Floats{1})), "nodes_values has 1"));
   EXPECT(says(tree_refusal(with(good, "nodes_nodeids", Ints{0, 1, 2, 3, 3})), "twice"));

@@ -200,7 +200,9 @@ TEST(StringsAreSplitAndMappedByCodePoint) {
   TensorCase blanks("StringSplit", {{"maxsplit", int64_t{1}}}, 2);
   blanks.in<std::string>({2}, {"  a  b c  ", ""});
   ASSERT_OK(blanks.run());
-  EXPECT(blanks.values<std::string>() == (Texts{"a", "b c", "", ""}));
+  EXPECT_EQ(blanks.values<std::string>().size(), size_t{4});
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(blanks.values<std::string>()[i], (Texts{"a", "b c", "", ""})[i]);
   EXPECT(blanks.values<int64_t>(1) == (Ints64{2, 0}));
   TensorCase upper("StringNormalizer",
                    {{"case_change_action", std::string("UPPER")}, {"stopwords", Texts{"ÉCOLE"}}});
