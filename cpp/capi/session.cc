@@ -26,6 +26,7 @@ struct Session {
   std::shared_ptr<Device> device;
   std::unique_ptr<parallel::ThreadTeam> team;  // null: the calling thread alone
   std::mutex team_mutex;
+  graph::Graph imported;  // as the file has it, for those who ask; shares its constants
   std::unique_ptr<plan::Program> program;
   int threads = 1;
 
@@ -79,6 +80,7 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
                          parallel::ThreadTeam::create({.threads = session->threads}));
   }
   LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
+  session->imported = graph;
   if (optimize.value_or(true)) {
     LMN_ASSIGN_OR_RETURN(graph, graph::optimize(std::move(graph), pass_options(session->device)));
   }
@@ -258,7 +260,8 @@ lmn_status lmn_session_graph_get(const lmn_session* session, uint32_t optimized,
     LMN_REQUIRE_ONE(session);
     LMN_RETURN_IF_ERROR(check_bool(optimized, "optimized"));
     LMN_RETURN_IF_ERROR(check_buffer(buffer, capacity, "buffer", length, "length"));
-    const std::string text = graph::to_text(session->object->program->graph());
+    const std::string text = graph::to_text(optimized != 0 ? session->object->program->graph()
+                                                           : session->object->imported);
     return write_items(buffer, capacity, text.size(), length,
                        [&](char* to) { std::memcpy(to, text.data(), text.size()); });
   });

@@ -49,6 +49,7 @@ typedef struct lmn_session_info {
   uint32_t output_count;
   int32_t threads;
 } lmn_session_info;
+/* How many inputs and outputs the model has, and how many threads the session. */
 LMN_API lmn_status lmn_session_info_get(const lmn_session *session, lmn_session_info *info,
                                         lmn_error **err);
 
@@ -62,8 +63,11 @@ typedef struct lmn_port_info {
   int64_t shape[8];       /* -1: differs from run to run */
   const char *symbols[8]; /* the name of such a size, or NULL; live as long as the session */
 } lmn_port_info;
+/* Input `index` in the model's order; LMN_NOT_FOUND past the end. Weights that the file lists as
+ * inputs as well are none. */
 LMN_API lmn_status lmn_session_input_get(const lmn_session *session, uint32_t index,
                                          lmn_port_info *info, lmn_error **err);
+/* Output `index` in the model's order. */
 LMN_API lmn_status lmn_session_output_get(const lmn_session *session, uint32_t index,
                                           lmn_port_info *info, lmn_error **err);
 

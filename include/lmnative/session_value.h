@@ -62,6 +62,7 @@ typedef struct lmn_session_value_info {
   uint32_t reserved;
   int64_t shape[8];
 } lmn_session_value_info;
+/* What the value is. */
 LMN_API lmn_status lmn_session_value_info_get(const lmn_session_value *value,
                                               lmn_session_value_info *info, lmn_error **err);
 

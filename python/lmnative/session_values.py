@@ -50,6 +50,8 @@ FROM_NUMPY = {numpy: ours for ours, _, numpy in TYPES}
 STORAGE = {"bf16": "uint16", "i4": "int8", "i2": "int8"}
 NARROW = frozenset(ours for ours, _, numpy in TYPES if numpy != "object" and not hasattr(np, numpy))
 
+UNPACKED = frozenset(("i4", "u4", "i2", "u2"))
+
 
 def type_text(kind: int, dtype: str) -> str:
     """What ONNX Runtime calls a type, such as "tensor(float)"."""
@@ -112,6 +114,8 @@ def tensor_value(source: Any, dtype: str, what: str) -> SessionValue:
         raise TypeError(f"{what} is an array of {name}; the library has no such type, convert it with astype()")
     if dtype in NARROW and name == _storage(dtype):  # the bits of the type, for those without ml_dtypes
         ours, source = dtype, source.view(_storage(dtype))
+    elif ours in UNPACKED:  # whose elements may have anything in the bits that ml_dtypes does not look at
+        source = source.astype(_storage(ours))
     elif ours in NARROW:
         source = source.view(_storage(ours))
     elif not source.dtype.isnative:

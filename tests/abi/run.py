@@ -31,6 +31,7 @@ STEPS = [
     *["error"] * 5,
     "score",
     *["streams"] * 2,
+    "session",
     "destroy",
 ]
 
@@ -149,7 +150,7 @@ def main():
     for name in options.only.split(","):
         start = time.monotonic()
         try:
-            output = run([*getattr(clients, name)(), options.model])
+            output = run([*getattr(clients, name)(), options.model, ROOT / "tests/onnx/relu_linear.onnx"])
             (build / f"{name}.json").write_bytes(output)
             if reference is None:
                 check_script(output)

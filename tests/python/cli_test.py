@@ -167,6 +167,17 @@ def test_inspect(model_path):
     )
 
 
+def test_inspect_graph():
+    model = str(Path(__file__).resolve().parent.parent / "onnx" / "relu_linear.onnx")
+    plain = call("inspect", "--graph", model).stdout
+    assert "input A : f32[rows, 4]" in plain and "MatMul(A, B)" in plain and "output C" in plain
+    optimised = call("inspect", "--graph", model, "--optimised").stdout
+    assert "output C" in optimised and len(optimised.splitlines()) < len(plain.splitlines())
+    assert optimised == call("inspect", "--optimized", model, "--graph").stdout
+    for wrong in (["--graph", "--json"], ["--optimised"]):
+        failed(call("inspect", model, *wrong), 2, "--graph goes with")
+
+
 def test_inspect_json(model_path):
     data = json.loads(call("inspect", model_path, "--json").stdout)
     assert (data["architecture"], data["tensor_count"]) == ("llama", 272)

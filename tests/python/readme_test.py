@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = Path(lmnative.get_library())
 
 
-def example(language: str) -> str:
+def example(language: str, index: int = 0, of: int = 1) -> str:
     found = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(found) == 1
-    return found[0]
+    assert len(found) == of
+    return found[index]
 
 
 def output_of(*command: object, **options) -> str:
@@ -36,8 +36,18 @@ def counted(llm) -> str:
 
 
 def test_python(model_path, tmp_path):
-    (tmp_path / "example.py").write_text(example("python"))
+    (tmp_path / "example.py").write_text(example("python", 0, of=2))
     assert "Paris" in output_of(sys.executable, "example.py", cwd=tmp_path)
+
+
+def test_python_onnx(tmp_path):
+    shutil.copy(ROOT / "tests" / "onnx" / "relu_linear.onnx", tmp_path / "model.onnx")
+    (tmp_path / "example.py").write_text(example("python", 1, of=2))
+    # Rows of A are 2 when the binding runs, B is 1 to 12 in rows of three, and the bias -20, 0, 0.5.
+    assert (
+        output_of(sys.executable, "example.py", cwd=tmp_path).split("\n", 1)[1]
+        == "[[24.  52.  60.5]\n [24.  52.  60.5]]\n"
+    )
 
 
 def test_c(counted, tmp_path):

@@ -32,6 +32,7 @@ examples:
   lmnative inspect model.gguf
   lmnative inspect model.gguf --tensors
   lmnative inspect smollm2-135m --json | python3 -m json.tool
+  lmnative inspect --graph model.onnx --optimised
 """
 BENCH_EXAMPLES = """\
 examples:
@@ -94,6 +95,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.add_argument("--tensors", action="store_true", help="list every tensor (JSON always does)")
     inspect.add_argument("--full", action="store_true", help="print long texts and arrays of the metadata in full")
+    inspect.add_argument("--graph", action="store_true", help="of an ONNX file: print its graph, a node a line")
+    inspect.add_argument("--optimised", "--optimized", action="store_true", help="with --graph: as it would run")
 
     bench = _command(commands, "bench", "measure load, prefill and decode", BENCH_EXAMPLES)
     bench.add_argument("model", metavar="MODEL", help=MODEL_HELP)

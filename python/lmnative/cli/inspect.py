@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lmnative inspect: what is in a model file, as a table or as JSON."""
+"""lmnative inspect: what is in a model file, as a table or as JSON; the graph of an ONNX file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import math
 import sys
 from collections import Counter
 
+from lmnative.cli import UsageError
 from lmnative.cli.loading import printable
 from lmnative.model import Model
+from lmnative.session import Session
 
 LONG_TEXT = 72
 LONG_ARRAY = 8
@@ -17,6 +19,8 @@ LONG_ARRAY = 8
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
+    if options.graph or options.optimised:
+        return _print_graph(options)
     model = Model(options.model, progress=sys.stderr.isatty())
     if options.json:
         import json
@@ -25,6 +29,14 @@ def run(options: argparse.Namespace) -> int:
         print()
     else:
         _print_table(model, options)
+    return 0
+
+
+def _print_graph(options: argparse.Namespace) -> int:
+    if options.json or options.tensors or options.full or not options.graph:
+        raise UsageError("--graph goes with --optimised and nothing else, and --optimised with --graph")
+    session = Session(options.model, threads=1, optimize=options.optimised)
+    print(*map(printable, session.graph(options.optimised).splitlines()), sep="\n")
     return 0
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The script that every language of tests/abi runs, in C11: what it prints is JSON, one object a
- * line, and the same in all of them. Usage: client MODEL
+ * line, and the same in all of them. Usage: client MODEL ONNX_MODEL
  */
 #include <math.h>
 #include <poll.h>
@@ -316,6 +316,51 @@ static void null_streams(void) {
   lmn_model_destroy(model);
 }
 
+/* A row of the tensor and the value over it, whose memory it is. */
+static float *create_row(int64_t columns, lmn_session_value **value) {
+  const int64_t shape[] = {1, columns};
+  struct DLManagedTensorVersioned *tensor = NULL;
+  CHECK(lmn_tensor_create(kDLFloat, 32, 2, shape, &tensor, &err));
+  float *data = tensor->dl_tensor.data;
+  CHECK(lmn_session_value_create(tensor, NULL, value, &err));
+  return data;
+}
+
+static void print_row(const char *name, const float *row) {
+  printf(",\"%s\":[%.1f,%.1f,%.1f]", name, row[0], row[1], row[2]);
+}
+
+/* An ONNX model, C = ReLU(A.B + bias), run with new values, and with bound ones. */
+static void onnx(const char *path) {
+  lmn_session *session = NULL;
+  const lmn_session_options options = {.struct_size = sizeof options, .threads = 1};
+  CHECK(lmn_session_create(path, &options, &session, &err));
+  lmn_port_info port = {.struct_size = sizeof port};
+  CHECK(lmn_session_input_get(session, 0, &port, &err));
+  printf("{\"step\":\"session\",\"input\":\"%s\",\"type\":\"%s\",\"rows\":\"%s\",\"columns\":%lld",
+         port.name, port.dtype, port.symbols[0], (long long)port.shape[1]);
+  lmn_session_value *a = NULL, *c = NULL, *result = NULL;
+  float *in = create_row(4, &a), *out = create_row(3, &c);
+  for (int i = 0; i < 4; ++i) in[i] = 2;
+  CHECK(lmn_session_run(session, (const lmn_session_value *const *)&a, 1, &result, 1, &err));
+  struct DLManagedTensorVersioned *tensor = NULL;
+  CHECK(lmn_session_value_tensor_get(result, &tensor, &err));
+  print_row("run", tensor->dl_tensor.data);
+  lmn_tensor_destroy(tensor);
+  lmn_session_value_destroy(result);
+  lmn_binding *binding = NULL;
+  CHECK(lmn_binding_create(session, (const lmn_session_value *const *)&a, 1,
+                           (const lmn_session_value *const *)&c, 1, &binding, &err));
+  lmn_session_destroy(session);
+  lmn_session_value_destroy(a);
+  lmn_session_value_destroy(c);
+  for (int i = 0; i < 4; ++i) in[i] = 3;
+  CHECK(lmn_binding_run(binding, &err));
+  print_row("bound", out);
+  printf("}\n");
+  lmn_binding_destroy(binding);
+}
+
 /* Parents before children: every handle keeps what it needs. */
 static void destroy(lmn_model *model, lmn_tokenizer *tokenizer, lmn_engine *engine) {
   struct DLManagedTensorVersioned *norm = NULL;
@@ -341,7 +386,7 @@ static void destroy(lmn_model *model, lmn_tokenizer *tokenizer, lmn_engine *engi
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2) return 2;
+  if (argc != 3) return 2;
   printf("{\"step\":\"version\",\"version\":\"%s\",\"abi\":%u}\n", lmn_version(),
          lmn_abi_version());
   lmn_model *model = NULL;
@@ -361,6 +406,7 @@ int main(int argc, char **argv) {
   score(engine);
   streams(engine, "default", 8);
   null_streams();
+  onnx(argv[2]);
   destroy(model, tokenizer, engine);
   return 0;
 }

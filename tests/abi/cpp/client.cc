@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The script of tests/abi in C++20, over lmnative.hpp. Usage: client MODEL
+// The script of tests/abi in C++20, over lmnative.hpp. Usage: client MODEL ONNX_MODEL
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -193,6 +195,34 @@ void streams(lmnative::Engine& engine, const char* name, uint32_t max_tokens) {
       name, kStreams, tokens, equal ? "true" : "false", ids.c_str());
 }
 
+std::string row(std::span<const float> values) {
+  char text[100];
+  std::snprintf(text, sizeof text, "[%.1f,%.1f,%.1f]", static_cast<double>(values[0]),
+                static_cast<double>(values[1]), static_cast<double>(values[2]));
+  return text;
+}
+
+// An ONNX model, C = ReLU(A·B + bias), run with new values, and with bound ones.
+void onnx(const char* path) {
+  auto session = std::make_unique<lmnative::Session>(path, lmnative::SessionOptions{.threads = 1});
+  const lmn_port_info port = session->input(0);
+  lmnative::Tensor a(kDLFloat, 32, {1, 4}), c(kDLFloat, 32, {1, 3});
+  const std::span<float> in = a.values<float>(), out = c.values<float>();
+  const lmnative::SessionValue input(std::move(a)), output(std::move(c));
+  std::fill(in.begin(), in.end(), 2.0f);
+  const lmnative::Tensor result = session->run(input)[0].tensor();
+  std::printf(
+      "{\"step\":\"session\",\"input\":\"%s\",\"type\":\"%s\",\"rows\":\"%s\",\"columns\":%s,"
+      "\"run\":%s",
+      port.name, port.dtype, port.symbols[0], json(port.shape[1]).c_str(),
+      row(result.values<const float>()).c_str());
+  lmnative::Binding binding = session->bind({&input, 1}, {&output, 1});
+  session.reset();
+  std::fill(in.begin(), in.end(), 3.0f);
+  binding.run();
+  std::printf(",\"bound\":%s}\n", row(out).c_str());
+}
+
 // Parents before children: every handle keeps what it needs.
 void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::Tokenizer> tokenizer,
              std::unique_ptr<lmnative::Engine> engine) {
@@ -214,7 +244,7 @@ void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::T
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 3) return 2;
   try {
     std::printf("{\"step\":\"version\",\"version\":%s,\"abi\":%u}\n",
                 json(lmnative::version()).c_str(), lmn_abi_version());
@@ -233,6 +263,7 @@ int main(int argc, char** argv) {
     lmnative::Engine null(lmnative::Model("null:vocab=512,context=256"),
                           {.threads = 1, .kv_tokens = 8192});
     streams(null, "null", 32);
+    onnx(argv[2]);
     destroy(std::move(model), std::move(tokenizer), std::move(engine));
     return 0;
   } catch (const std::exception& e) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The script of tests/abi in Python, over ctypes and nothing else. Usage: client.py LIBRARY MODEL"""
+"""The script of tests/abi in Python, over ctypes and nothing else. Usage: client.py LIBRARY MODEL ONNX_MODEL"""
 
 import ctypes as c
 import select
@@ -67,6 +67,15 @@ DLTensor = struct(
 DLManaged = struct(
     "DLManagedTensorVersioned", *fields(c.c_uint32, "major minor"), *fields(c.c_void_p, "manager_ctx deleter"),
     ("flags", c.c_uint64), ("dl_tensor", DLTensor))  # fmt: skip
+
+SessionOptions = struct(
+    "lmn_session_options", ("struct_size", c.c_uint32), ("threads", c.c_int32),
+    *fields(c.c_uint32, "max_shapes optimize"), ("max_arena_bytes", c.c_uint64), ("base_folder", c.c_char_p)
+    )  # fmt: skip
+PortInfo = struct(
+    "lmn_port_info", ("struct_size", c.c_uint32), ("kind", c.c_int32), *fields(c.c_char_p, "name dtype"),
+    ("ndim", c.c_int32), ("reserved", c.c_uint32), ("shape", c.c_int64 * 8), ("symbols", c.c_char_p * 8)
+    )  # fmt: skip
 
 
 class Error(Exception):
@@ -320,6 +329,49 @@ def null_streams(lib):
     lib.lmn_model_destroy(model)
 
 
+def floats(tensor):
+    return c.cast(c.cast(tensor, POINTER(DLManaged)).contents.dl_tensor.data, POINTER(c.c_float))
+
+
+def row(lib, columns):
+    """A tensor of one row as a value, and its elements."""
+    tensor = lib.handle("lmn_tensor_create", 2, 32, 2, (c.c_int64 * 2)(1, columns))
+    elements = floats(tensor)
+    return lib.handle("lmn_session_value_create", tensor, None), elements
+
+
+def onnx(lib, path):
+    """An ONNX model, C = ReLU(A·B + bias), run with new values, and with bound ones."""
+
+    def show_row(values):
+        return f"[{values[0]:.1f},{values[1]:.1f},{values[2]:.1f}]"
+
+    session = lib.handle("lmn_session_create", path, byref(sized(SessionOptions, threads=1)))
+    port = sized(PortInfo)
+    lib.lmn_session_input_get(session, 0, byref(port))
+    (a, given), (b, written) = row(lib, 4), row(lib, 3)
+    for i in range(4):
+        given[i] = 2
+    results = (c.c_void_p * 1)()
+    lib.lmn_session_run(session, byref(a), c.c_size_t(1), results, c.c_size_t(1))
+    tensor = lib.handle("lmn_session_value_tensor_get", c.c_void_p(results[0]))
+    run = show_row(floats(tensor))
+    lib.lmn_tensor_destroy(tensor)
+    lib.lmn_session_value_destroy(c.c_void_p(results[0]))
+    binding = lib.handle("lmn_binding_create", session, byref(a), c.c_size_t(1), byref(b), c.c_size_t(1))
+    lib.lmn_session_destroy(session)
+    lib.lmn_session_value_destroy(a)
+    lib.lmn_session_value_destroy(b)
+    for i in range(4):
+        given[i] = 3
+    lib.lmn_binding_run(binding)
+    show(
+        f'{{"step":"session","input":"{port.name.decode()}","type":"{port.dtype.decode()}",'
+        f'"rows":"{port.symbols[0].decode()}","columns":{port.shape[1]},"run":{run},"bound":{show_row(written)}}}'
+    )
+    lib.lmn_binding_destroy(binding)
+
+
 def destroy(lib, model, tokenizer, engine):
     """Parents before children: every handle keeps what it needs."""
     norm = lib.handle("lmn_model_tensor_export", model, b"output_norm.weight")
@@ -357,6 +409,7 @@ def main():
     score(lib, engine)
     streams(lib, engine, "default", 8)
     null_streams(lib)
+    onnx(lib, sys.argv[3].encode())
     destroy(lib, model, tokenizer, engine)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The script of tests/abi in Go, over cgo. Usage: client MODEL
+// The script of tests/abi in Go, over cgo. Usage: client MODEL ONNX_MODEL
 //
 // Flags come from CGO_CFLAGS and CGO_LDFLAGS (pkg-config lmnative has them). Memory that a struct of the library points to is
 // C memory: cgo forbids Go pointers behind Go pointers.
@@ -422,6 +422,67 @@ func nullStreams() {
 	streams(engine, "null", 32)
 }
 
+// row makes a tensor of one row a value, and says where its elements are.
+func row(columns int) (*C.lmn_session_value, []C.float) {
+	shape := [2]C.int64_t{1, C.int64_t(columns)}
+	var tensor *C.struct_DLManagedTensorVersioned
+	var value *C.lmn_session_value
+	var err *C.lmn_error
+	status := C.lmn_tensor_create(C.kDLFloat, 32, 2, &shape[0], &tensor, &err)
+	must(check(status, err))
+	elements := unsafe.Slice((*C.float)(C.floats(tensor)), columns)
+	status = C.lmn_session_value_create(tensor, nil, &value, &err)
+	must(check(status, err))
+	return value, elements
+}
+
+func fill(elements []C.float, value C.float) {
+	for i := range elements {
+		elements[i] = value
+	}
+}
+
+func showRow(r []C.float) string { return fmt.Sprintf("[%.1f,%.1f,%.1f]", r[0], r[1], r[2]) }
+
+// onnx runs an ONNX model, C = ReLU(A·B + bias), with new values, and with bound ones.
+func onnx(path string) {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	options := C.lmn_session_options{struct_size: C.sizeof_lmn_session_options, threads: 1}
+	var session *C.lmn_session
+	var err *C.lmn_error
+	status := C.lmn_session_create(name, &options, &session, &err)
+	must(check(status, err))
+	port := C.lmn_port_info{struct_size: C.sizeof_lmn_port_info}
+	status = C.lmn_session_input_get(session, 0, &port, &err)
+	must(check(status, err))
+	fmt.Printf(`{"step":"session","input":"%s","type":"%s","rows":"%s","columns":%d`, C.GoString(port.name),
+		C.GoString(port.dtype), C.GoString(port.symbols[0]), port.shape[1])
+	a, in := row(4)
+	c, out := row(3)
+	fill(in, 2)
+	var result *C.lmn_session_value
+	status = C.lmn_session_run(session, &a, 1, &result, 1, &err)
+	must(check(status, err))
+	var tensor *C.struct_DLManagedTensorVersioned
+	status = C.lmn_session_value_tensor_get(result, &tensor, &err)
+	must(check(status, err))
+	run := showRow(unsafe.Slice((*C.float)(C.floats(tensor)), 3))
+	C.lmn_tensor_destroy(tensor)
+	C.lmn_session_value_destroy(result)
+	var binding *C.lmn_binding
+	status = C.lmn_binding_create(session, &a, 1, &c, 1, &binding, &err)
+	must(check(status, err))
+	C.lmn_session_destroy(session)
+	C.lmn_session_value_destroy(a)
+	C.lmn_session_value_destroy(c)
+	fill(in, 3)
+	status = C.lmn_binding_run(binding, &err)
+	must(check(status, err))
+	fmt.Printf(`,"run":%s,"bound":%s}`+"\n", run, showRow(out))
+	C.lmn_binding_destroy(binding)
+}
+
 // Parents before children: every handle keeps what it needs.
 func destroy(model *C.lmn_model, tokenizer *C.lmn_tokenizer, engine *C.lmn_engine) {
 	name := C.CString("output_norm.weight")
@@ -466,5 +527,6 @@ func main() {
 	score(engine)
 	streams(engine, "default", 8)
 	nullStreams()
+	onnx(os.Args[2])
 	destroy(model, tokenizer, engine)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //! The script of tests/abi in Rust (1.63 or newer), without crates: declarations written by hand as they stand in
-//! include/lmnative/. Usage: client MODEL
+//! include/lmnative/. Usage: client MODEL ONNX_MODEL
 
 use std::ffi::{CStr, CString};
 use std::io::Write;
@@ -19,10 +19,11 @@ mod lmn {
     pub const REQUEST_IGNORE_EOS: u32 = 4;
     pub const REQUEST_NOTIFY: u32 = 64;
     pub const INT: c_int = 0; // kDLInt
+    pub const FLOAT: c_int = 2; // kDLFloat
     pub const READ_ONLY: u64 = 1; // DLPACK_FLAG_BITMASK_READ_ONLY
 
     macro_rules! handles { ($($name:ident)*) => { $(#[repr(C)] pub struct $name { _private: [u8; 0] })* } }
-    handles!(error model tokenizer decoder engine request);
+    handles!(error model tokenizer decoder engine request session session_value binding);
 
     macro_rules! structs {
         ($($name:ident { $($field:ident: $kind:ty,)* })*) => {
@@ -68,6 +69,14 @@ mod lmn {
             struct_size: u32, finish_reason: u32, prompt_tokens: u64, generated_tokens: u64, queue_ns: u64,
             prefill_ns: u64, decode_ns: u64, seed: u64, tag: u64, cached_tokens: u64, preemptions: u32,
             reserved: u32,
+        }
+        session_options {
+            struct_size: u32, threads: i32, max_shapes: u32, optimize: u32, max_arena_bytes: u64,
+            base_folder: *const c_char,
+        }
+        port_info {
+            struct_size: u32, kind: i32, name: *const c_char, dtype: *const c_char, ndim: i32, reserved: u32,
+            shape: [i64; 8], symbols: [*const c_char; 8],
         }
         dl_tensor {
             data: *mut c_void, device_type: i32, device_id: i32, ndim: i32, code: u8, bits: u8, lanes: u16,
@@ -117,6 +126,17 @@ mod lmn {
         lmn_request_cancel(*mut request, Err) -> Status;
         lmn_request_destroy(*mut request) -> ();
         lmn_request_stats_get(*const request, *mut request_stats, Err) -> Status;
+        lmn_session_create(*const c_char, *const session_options, *mut *mut session, Err) -> Status;
+        lmn_session_destroy(*mut session) -> ();
+        lmn_session_input_get(*const session, u32, *mut port_info, Err) -> Status;
+        lmn_session_run(*mut session, *const *mut session_value, usize, *mut *mut session_value, usize, Err) -> Status;
+        lmn_session_value_create(*mut managed, *const c_char, *mut *mut session_value, Err) -> Status;
+        lmn_session_value_tensor_get(*const session_value, *mut *mut managed, Err) -> Status;
+        lmn_session_value_destroy(*mut session_value) -> ();
+        lmn_binding_create(*mut session, *const *mut session_value, usize, *const *mut session_value, usize,
+                           *mut *mut binding, Err) -> Status;
+        lmn_binding_run(*mut binding, Err) -> Status;
+        lmn_binding_destroy(*mut binding) -> ();
     }
 }
 use lmn::*;
@@ -473,6 +493,50 @@ fn null_streams() {
     }
 }
 
+/// A tensor of one row as a value, and its elements, which live as long as something holds the value.
+fn row(columns: usize) -> (*mut session_value, &'static mut [f32]) {
+    let shape = [1, columns as i64];
+    let (mut tensor, mut value) = (null_mut(), null_mut());
+    must(call(|err| unsafe { lmn_tensor_create(FLOAT, 32, 2, shape.as_ptr(), &mut tensor, err) }));
+    let elements = unsafe { std::slice::from_raw_parts_mut((*tensor).dl_tensor.data.cast::<f32>(), columns) };
+    must(call(|err| unsafe { lmn_session_value_create(tensor, null(), &mut value, err) }));
+    (value, elements)
+}
+
+fn show_row(values: &[f32]) -> String {
+    format!("[{:.1},{:.1},{:.1}]", values[0], values[1], values[2])
+}
+
+/// An ONNX model, C = ReLU(A·B + bias), run with new values, and with bound ones.
+fn onnx(path: &CStr) {
+    let (mut session, mut result, mut tensor, mut binding) = (null_mut(), null_mut(), null_mut(), null_mut());
+    let options = session_options { threads: 1, ..sized() };
+    must(call(|err| unsafe { lmn_session_create(path.as_ptr(), &options, &mut session, err) }));
+    let mut port: port_info = sized();
+    must(call(|err| unsafe { lmn_session_input_get(session, 0, &mut port, err) }));
+    let (name, kind, rows) = (quote(&c_text(port.name)), quote(&c_text(port.dtype)), quote(&c_text(port.symbols[0])));
+    let ((a, given), (c, written)) = (row(4), row(3));
+    given.fill(2.0);
+    must(call(|err| unsafe { lmn_session_run(session, &a, 1, &mut result, 1, err) }));
+    must(call(|err| unsafe { lmn_session_value_tensor_get(result, &mut tensor, err) }));
+    let run = unsafe { show_row(std::slice::from_raw_parts((*tensor).dl_tensor.data.cast::<f32>(), 3)) };
+    must(call(|err| unsafe { lmn_binding_create(session, &a, 1, &c, 1, &mut binding, err) }));
+    unsafe {
+        lmn_tensor_destroy(tensor);
+        lmn_session_value_destroy(result);
+        lmn_session_destroy(session);
+        lmn_session_value_destroy(a);
+        lmn_session_value_destroy(c);
+    }
+    given.fill(3.0);
+    must(call(|err| unsafe { lmn_binding_run(binding, err) }));
+    show(format!(
+        "{{\"step\":\"session\",\"input\":{},\"type\":{},\"rows\":{},\"columns\":{},\"run\":{},\"bound\":{}}}",
+        name, kind, rows, port.shape[1], run, show_row(written)
+    ));
+    unsafe { lmn_binding_destroy(binding) };
+}
+
 /// Parents before children: every handle keeps what it needs.
 fn destroy(model: *mut model, tokenizer: *mut tokenizer, engine: *mut engine) {
     let mut norm = null_mut();
@@ -498,7 +562,8 @@ fn destroy(model: *mut model, tokenizer: *mut tokenizer, engine: *mut engine) {
 }
 
 fn main() {
-    let path = CString::new(std::env::args().nth(1).expect("usage: client MODEL")).unwrap();
+    let argument = |i| CString::new(std::env::args().nth(i).expect("usage: client MODEL ONNX_MODEL")).unwrap();
+    let path = argument(1);
     show(format!("{{\"step\":\"version\",\"version\":{},\"abi\":{}}}", quote(&c_text(unsafe { lmn_version() })), unsafe {
         lmn_abi_version()
     }));
@@ -518,5 +583,6 @@ fn main() {
     score(engine);
     streams(engine, "default", 8);
     null_streams();
+    onnx(&argument(2));
     destroy(model, tokenizer, engine);
 }
