@@ -438,8 +438,8 @@ TEST(session_results_outlive_the_session) {
 TEST(session_graph_text_follows_the_rule_of_buffers) {
   const Session session = create_session();
   size_t length = 0;
-  EXPECT_FAILURE(LMN_BUFFER_TOO_SMALL, "",
-                 lmn_session_graph_get(session.get(), 0, nullptr, 0, &length, err));
+  EXPECT_EQ(lmn_session_graph_get(session.get(), 0, nullptr, 0, &length, nullptr),
+            LMN_BUFFER_TOO_SMALL);
   std::string text(length, '?');
   CHECK_CALL(lmn_session_graph_get(session.get(), 0, text.data(), text.size(), &length, err));
   EXPECT(length == text.size() && text.find("MatMul") != std::string::npos);
