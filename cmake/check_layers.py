@@ -40,7 +40,8 @@ SYSTEM = [
     "sys/statfs.h",
     "sys/syscall.h", "sys/sysinfo.h", "sys/types.h", "time.h", "unistd.h", "unwind.h",
 ]  # fmt: skip
-INTRINSICS = ["emmintrin.h", "immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h", "asm/hwcap.h"]  # in cpu only
+# in cpu only
+INTRINSICS = ["emmintrin.h", "immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h", "asm/hwcap.h"]
 CUDA_HEADERS = re.compile(r"^(cuda|cublas|nvtx|nv/|cooperative_groups|mma\.h)")  # in cuda only
 FORBIDDEN_STD = {"iostream": "printing is the host's business", "omp.h": "no OpenMP"}
 

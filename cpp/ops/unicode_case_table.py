@@ -32,8 +32,8 @@ def runs(change):
 def main():
     print("// SPDX-License-Identifier: Apache-2.0")
     print("//")
-    print(f"// Written by unicode_case_table.py from Unicode {unicodedata.unidata_version}: do not edit. First and last code")
-    print("// point, their distance, and what is added to each.")
+    print(f"// Written by unicode_case_table.py from Unicode {unicodedata.unidata_version}: do not edit. First and")
+    print("// last code point, their distance, and what is added to each.")
     for macro, change in (("LMN_TO_LOWER", str.lower), ("LMN_TO_UPPER", str.upper)):
         print(f"#ifdef {macro}")
         for first, last, stride, delta in runs(change):
