@@ -8,6 +8,9 @@
 if(TARGET lmn_cpu)
   file(GLOB tensor_sources CONFIGURE_DEPENDS cpp/cpu/tensor/*.cc)
   set_source_files_properties(${tensor_sources} PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
+  if(LMN_SANITIZE)
+    set_source_files_properties(${tensor_sources} PROPERTIES COMPILE_OPTIONS "-fno-trapping-math;-O0")
+  endif()
   set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/cpp/cpu/kernels)
   if(LMN_BUILD_TESTS)  # kernels of tile registers in plain C++
     target_compile_definitions(lmn_cpu PRIVATE LMN_EMULATED_TARGETS)
