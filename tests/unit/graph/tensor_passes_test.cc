@@ -140,7 +140,7 @@ TEST(gelu_in_the_orders_of_exporters) {
     const ValueId root = floats(&g, "root", Shape{}, {1.41421356f});
     const ValueId erf = node(&g, "Erf", {node(&g, "Div", {x, root})});
     const ValueId sum = node(&g, "Add", {erf, one});
-    ValueId y;
+    ValueId y = kNone;
     if (order == 0) y = node(&g, "Mul", {node(&g, "Mul", {x, sum}), half});
     if (order == 1) y = node(&g, "Mul", {node(&g, "Mul", {x, half}), sum});
     if (order == 2) y = node(&g, "Mul", {x, node(&g, "Mul", {half, sum})});
