@@ -26,7 +26,7 @@ inline float to_float(BFloat x) {
 inline void from_float(float x, Half* y) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const int32_t magnitude = static_cast<int32_t>(bits & 0x7FFFFFFFu);
-  const int32_t normal = (magnitude + 0xFFF + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  const int32_t normal = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
   // Adding 1/2 rounds to multiples of 2^-24, the smallest subnormal.
   const int32_t subnormal =
       std::bit_cast<int32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
