@@ -31,17 +31,22 @@ namespace lmn::ops {
 // outputs and what plans keep to 64 bytes.
 struct Operands {
   std::byte* const* values = nullptr;  // of the whole plan
-  const int32_t* inputs = nullptr;     // indices into values; -1: absent
-  const int32_t* outputs = nullptr;    // -1: nobody reads it, and it is not written
+  // Indices into values: -1 is an input that is absent, an output that nobody reads.
+  std::span<const int32_t> inputs, outputs;
   std::atomic<const char*>* failure = nullptr;
 
   template <typename T>
   const T* input(int i) const {
-    return inputs[i] < 0 ? nullptr : reinterpret_cast<const T*>(values[inputs[i]]);
+    return reinterpret_cast<const T*>(find(inputs, i));
   }
   template <typename T>
   T* output(int i) const {
-    return outputs[i] < 0 ? nullptr : reinterpret_cast<T*>(values[outputs[i]]);
+    return reinterpret_cast<T*>(find(outputs, i));
+  }
+  // Null: absent, left out at the end of the list among them.
+  std::byte* find(std::span<const int32_t> list, int i) const {
+    const auto at = static_cast<size_t>(i);
+    return at >= list.size() || list[at] < 0 ? nullptr : values[list[at]];
   }
   // Of the first failure of a run, the text (static) becomes the message of its status.
   void fail(const char* what) const {

@@ -386,7 +386,10 @@ void Program::run_stages(const Specialization& s, Frame& frame, size_t begin, si
       const ProgramStage& stage = s.stages[i];
       if (stage.barrier_before && workers > 1 && i > begin) team->barrier(index);
       const int32_t* operands = s.operands.data() + stage.operands;
-      const ops::Operands io{frame.table.data(), operands, operands + s.operand_counts[i],
+      const auto inputs = static_cast<size_t>(s.operand_counts[i]);
+      const ops::Operands io{frame.table.data(),
+                             {operands, inputs},
+                             {operands + inputs, graph_.node(stage.node).outputs.size()},
                              &frame.failure};
       if (stage.kernel.splits) {
         stage.kernel.run(stage.kernel.state.get(), io, share);

@@ -389,7 +389,7 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
                          allocate(DType::kU8, {static_cast<int64_t>(kernel.scratch_bytes)}));
   }
   std::atomic<const char*> failure{nullptr};
-  kernel.run(kernel.state.get(), {table.data(), in.data(), out.data(), &failure},
+  kernel.run(kernel.state.get(), {table.data(), in, out, &failure},
              {0, 0, 1, scratch.data, nullptr});
   if (failure.load() != nullptr) return node.fail("%s", failure.load());
   return {};

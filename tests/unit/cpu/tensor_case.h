@@ -163,7 +163,7 @@ class TensorCase {
       values[static_cast<size_t>(inputs[static_cast<size_t>(kernel.in_place)])] = output.data;
     }
     std::atomic<const char*> failure{nullptr};
-    const ops::Operands io{values.data(), inputs.data(), outputs.data(), &failure};
+    const ops::Operands io{values.data(), inputs, outputs, &failure};
     if (!kernel.splits) parts = 1;
     for (int part = parts - 1; part >= 0; --part) {
       void* scratch = std::aligned_alloc(64, (kernel.scratch_bytes / 64 + 1) * 64);
