@@ -5,6 +5,7 @@
     prefill.512.LABEL       a prompt of 512 tokens to the first token
     prefill.512.LABEL.a8    the same of quantised weights with activation_bits=8, which is how llama.cpp computes
     decode.bN.LABEL         N sequences of 32 tokens and more, tokens of all together
+    decode.b32.LABEL.a8     the same with activation_bits=8
     decode.ctxN.LABEL       one sequence whose context ends at N tokens
 
 LABEL is of models/catalogue.py. Floors: a decode step reads every weight once, and the cache of its sequences, so
@@ -16,6 +17,7 @@ lower one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,31 +42,32 @@ BATCHES = (2, 4, 8, 16, 32)
 CONTEXTS = (4096, 8192)
 
 
-def names(context: harness.Context, suite: str) -> Iterator[tuple[str, str, int]]:
-    """(result, label, N) of every result to measure, model by model. By default what the project promises; --only
-    reaches every label."""
+def names(context: harness.Context, suite: str) -> Iterator[tuple[str, str, int, int]]:
+    """(result, label, N, activation bits) of every result to measure, model by model. By default what the project
+    promises; --only reaches every label."""
     if context.model_given:
         small, large = (contenders.main_type(lmnative.Model(context.model)),), ()
     else:
         small, large = SMALL, LARGE
+    sizes = {"batch": BATCHES, "long": CONTEXTS, "prefill": (PREFILL,)}.get(suite, (1,))
     usual = {"decode": small + large, "prefill": small}.get(suite, small[:1])
     for label in small + large:
         is_float = label.rpartition(".")[2] in contenders.FLOAT_TYPES
-        activation_bits = (16,) if is_float else (16, 8)  # of a prefill
-        sizes = {"batch": BATCHES, "long": CONTEXTS, "prefill": activation_bits}.get(suite, (1,))
-        for n in sizes:
+        for n, bits in itertools.product(sizes, (16,) if is_float else (16, 8)):
+            if bits == 8 and suite != "prefill" and (suite, n) != ("batch", max(BATCHES)):
+                continue
             name = {
                 "decode": f"decode.b1.{label}",
-                "prefill": f"prefill.{PREFILL}.{label}" + (".a8" if n == 8 else ""),
+                "prefill": f"prefill.{n}.{label}",
                 "batch": f"decode.b{n}.{label}",
                 "long": f"decode.ctx{n}.{label}",
-            }[suite]
+            }[suite] + (".a8" if bits == 8 else "")
             if not context.is_wanted(name, label in usual):
                 continue
             if context.quick and not context.args.only and (label in NOT_QUICK or (suite == "long" and n > 4096)):
                 context.leave_out(name, "takes too long for --quick; --only names it")
                 continue
-            yield name, label, n
+            yield name, label, n, bits
 
 
 def prompt_ids(tokenizer: lmnative.Tokenizer, length: int) -> list[int]:
@@ -162,12 +165,12 @@ class Match:
 
 def run(context: harness.Context, suite: str) -> None:
     measure = {"decode": decode, "prefill": prefill, "batch": batch, "long": long}[suite]
-    by_label: dict[str, list[tuple[str, int]]] = {}
-    for name, label, n in names(context, suite):
-        by_label.setdefault(label, []).append((name, n))
-    for label, results in by_label.items():
+    by_model: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    for name, label, n, activation_bits in names(context, suite):
+        by_model.setdefault((label, activation_bits), []).append((name, n))
+    for (label, activation_bits), results in by_model.items():
         try:
-            measure(context, label, results)
+            measure(context, label, activation_bits, results)
         except files.CannotMake as reason:
             for name, _ in results:
                 context.leave_out(name, str(reason))
@@ -179,8 +182,8 @@ def steps_of(session, context: harness.Context, prompt: list[int]) -> int:
     return max(16, min(DECODE_TOKENS, int(rate * (0.4 if context.quick else 1.0))))
 
 
-def decode(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
-    match = Match(context, "decode", label, PROMPT + DECODE_TOKENS + 32, 1)
+def decode(context: harness.Context, label: str, activation_bits: int, results: list[tuple[str, int]]) -> None:
+    match = Match(context, "decode", label, PROMPT + DECODE_TOKENS + 32, 1, activation_bits)
     try:
         prompt = prompt_ids(match.ours.llm.tokenizer, PROMPT)
         for name, _ in results:
@@ -194,25 +197,25 @@ def decode(context: harness.Context, label: str, results: list[tuple[str, int]])
         match.close()
 
 
-def prefill(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
-    for name, activation_bits in results:
-        match = Match(context, "prefill", label, PREFILL + 32, 1, activation_bits)
-        try:
-            prompt = prompt_ids(match.ours.llm.tokenizer, PREFILL)
+def prefill(context: harness.Context, label: str, activation_bits: int, results: list[tuple[str, int]]) -> None:
+    match = Match(context, "prefill", label, PREFILL + 32, 1, activation_bits)
+    try:
+        for name, n in results:
+            prompt = prompt_ids(match.ours.llm.tokenizer, n)
             run = methodcaller("prefill_seconds", prompt)
             match.prepare(prompt, name, run)
             cost = match.cost
             rounds = 2 if context.quick else 7
             macs, float_macs = cost.macs_without_logits, cost.float_macs(activation_bits, logits=False)
-            match.measure(name, run, rounds, PREFILL, cost.bytes / PREFILL, macs, float_macs)
-        finally:
-            match.close()
+            match.measure(name, run, rounds, n, cost.bytes / n, macs, float_macs)
+    finally:
+        match.close()
 
 
-def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
+def batch(context: harness.Context, label: str, activation_bits: int, results: list[tuple[str, int]]) -> None:
     """Sequences differ, so that nobody can share work between them; each one's tokens are those it has alone."""
     tokens = 16 if context.quick else 48
-    match = Match(context, "batch", label, PROMPT + tokens + 32, max(n for _, n in results))
+    match = Match(context, "batch", label, PROMPT + tokens + 32, max(n for _, n in results), activation_bits)
     try:
         ids = prompt_ids(match.ours.llm.tokenizer, PROMPT + max(BATCHES))
         prompts = [ids[i : i + PROMPT] for i in range(max(BATCHES))]
@@ -225,14 +228,14 @@ def batch(context: harness.Context, label: str, results: list[tuple[str, int]]) 
             cost = match.cost
             read = cost.bytes / n + cost.kv_bytes * (PROMPT + tokens / 2)
             run, rounds = methodcaller("held_seconds", tokens), 2 if context.quick else 5
-            match.measure(name, run, rounds, n * tokens, read, cost.macs, cost.float_macs())
+            match.measure(name, run, rounds, n * tokens, read, cost.macs, cost.float_macs(activation_bits))
     finally:
         match.close()
 
 
-def long(context: harness.Context, label: str, results: list[tuple[str, int]]) -> None:
+def long(context: harness.Context, label: str, activation_bits: int, results: list[tuple[str, int]]) -> None:
     tokens = 32 if context.quick else 64
-    match = Match(context, "long", label, max(n for _, n in results), 1)
+    match = Match(context, "long", label, max(n for _, n in results), 1, activation_bits)
     try:
         for name, n in results:
             prompt = prompt_ids(match.ours.llm.tokenizer, n - tokens - 1)
