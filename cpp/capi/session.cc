@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "capi/options.h"
+#include "capi/session_object.h"
 #include "capi/session_value.h"
 #include "capi/tri_state.h"
 #include "cpu/cpu_device.h"
@@ -66,7 +67,7 @@ graph::PassOptions pass_options(const std::shared_ptr<Device>& device) {
 }
 
 Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
-                                              const formats::OnnxFile& file) {
+                                              graph::Graph graph) {
   LMN_ASSIGN_OR_RETURN(const std::optional<bool> optimize,
                        tri_state(given.optimize, "lmn_session_options.optimize"));
   if (given.threads < 0)
@@ -79,7 +80,6 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
     LMN_ASSIGN_OR_RETURN(session->team,
                          parallel::ThreadTeam::create({.threads = session->threads}));
   }
-  LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
   session->imported = graph;
   if (optimize.value_or(true)) {
     LMN_ASSIGN_OR_RETURN(graph, graph::optimize(std::move(graph), pass_options(session->device)));
@@ -93,38 +93,12 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   return session;
 }
 
-const char* dtype_name(DType dtype) { return info(dtype).name.data(); }
-
 Outcome get_port(const std::vector<plan::ProgramPort>& ports, uint32_t index, const char* what,
                  lmn_port_info* out) {
   LMN_RETURN_IF_ERROR(check_output(out, "info", "lmn_port_info"));
   if (index >= ports.size())
     return error(Code::kNotFound, "%s %u of %zu", what, index, ports.size());
-  const plan::ProgramPort& port = ports[index];
-  lmn_port_info filled{};
-  filled.name = port.name.c_str();
-  filled.dtype = dtype_name(port.type.dtype);
-  switch (port.type.kind) {
-    case graph::Kind::kSequence:
-      filled.kind = LMN_SESSION_VALUE_SEQUENCE;
-      break;
-    case graph::Kind::kOptional:
-      filled.kind = LMN_SESSION_VALUE_OPTIONAL;
-      break;
-    case graph::Kind::kMap:
-      filled.kind = LMN_SESSION_VALUE_MAP;
-      break;
-    default:
-      filled.kind = LMN_SESSION_VALUE_TENSOR;
-      break;
-  }
-  filled.ndim = port.type.ranked ? static_cast<int32_t>(port.type.dims.size()) : -1;
-  for (int i = 0; i < filled.ndim; ++i) {
-    const graph::Dim& dim = port.type.dims[static_cast<size_t>(i)];
-    filled.shape[i] = dim.is_constant() ? dim.size : -1;
-    if (!dim.is_constant() && dim.symbol != "?") filled.symbols[i] = dim.symbol.c_str();
-  }
-  write_output(filled, out);
+  write_output(port_info_of(ports[index].name, ports[index].type), out);
   return {};
 }
 
@@ -144,13 +118,47 @@ Result<std::vector<ops::RuntimeValue>> read_values(const lmn_session_value* cons
 
 Outcome create(const formats::OnnxFile& file, const lmn_session_options& given,
                lmn_session** session) {
+  LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
+  return create_session(std::move(graph), given, session);
+}
+
+}  // namespace
+
+Outcome create_session(graph::Graph graph, const lmn_session_options& given,
+                       lmn_session** session) {
   auto handle = std::make_unique<lmn_session>();
-  LMN_ASSIGN_OR_RETURN(handle->object, make_session(given, file));
+  LMN_ASSIGN_OR_RETURN(handle->object, make_session(given, std::move(graph)));
   *session = handle.release();
   return {};
 }
 
-}  // namespace
+lmn_port_info port_info_of(const std::string& name, const graph::ValueType& type) {
+  lmn_port_info filled{};
+  filled.name = name.c_str();
+  filled.dtype = info(type.dtype).name.data();
+  switch (type.kind) {
+    case graph::Kind::kSequence:
+      filled.kind = LMN_SESSION_VALUE_SEQUENCE;
+      break;
+    case graph::Kind::kOptional:
+      filled.kind = LMN_SESSION_VALUE_OPTIONAL;
+      break;
+    case graph::Kind::kMap:
+      filled.kind = LMN_SESSION_VALUE_MAP;
+      break;
+    default:
+      filled.kind = LMN_SESSION_VALUE_TENSOR;
+      break;
+  }
+  filled.ndim = type.ranked ? static_cast<int32_t>(type.dims.size()) : -1;
+  for (int i = 0; i < filled.ndim; ++i) {
+    const graph::Dim& dim = type.dims[static_cast<size_t>(i)];
+    filled.shape[i] = dim.is_constant() ? dim.size : -1;
+    if (!dim.is_constant() && dim.symbol != "?") filled.symbols[i] = dim.symbol.c_str();
+  }
+  return filled;
+}
+
 }  // namespace lmn::capi
 
 using namespace lmn;        // NOLINT: this file's exports

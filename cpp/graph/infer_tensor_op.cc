@@ -98,8 +98,16 @@ Status infer_tensor_op(const Graph& graph, const Node& node, std::vector<ValueTy
   std::vector<ops::TensorType> types(outputs->size());
   const ops::TensorNode view(op, node.attributes, node.name, operands,
                              static_cast<int>(outputs->size()));
+  constexpr DType kNoOutput = DType::kQ4_0;  // which no general tensor is of
+  for (ops::TensorType& type : types) type.dtype = kNoOutput;
   LMN_RETURN_IF_ERROR(ops::infer(view, types));
-  for (size_t i = 0; i < types.size(); ++i) (*outputs)[i] = translator.to_graph(types[i]);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i].dtype == kNoOutput) {
+      return error(Code::kInvalidArgument, "%s '%s': it has no output %zu",
+                   std::string(name(node.op)).c_str(), node.name.c_str(), i);
+    }
+    (*outputs)[i] = translator.to_graph(types[i]);
+  }
   return {};
 }
 

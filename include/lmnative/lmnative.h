@@ -8,6 +8,7 @@
 
 #include "lmnative/common.h"
 #include "lmnative/engine.h"
+#include "lmnative/graph.h"
 #include "lmnative/model.h"
 #include "lmnative/pool.h"
 #include "lmnative/session.h"

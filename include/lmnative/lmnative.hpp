@@ -18,6 +18,7 @@
 #define LMNATIVE_LMNATIVE_HPP_
 
 #include "lmnative/engine.hpp"
+#include "lmnative/graph.hpp"
 #include "lmnative/model.hpp"
 #include "lmnative/session.hpp"
 

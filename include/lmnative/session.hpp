@@ -148,6 +148,7 @@ class Session {
     });
     handle_.reset(raw);
   }
+  explicit Session(lmn_session* owned) : handle_(owned) {}
 
   lmn_session_info info() const {
     auto out = detail::sized<lmn_session_info>();
@@ -200,7 +201,6 @@ class Session {
 
   lmn_session* get() const { return handle_.get(); }
 
- private:
   // Points into `options`.
   static lmn_session_options to_c(const SessionOptions& options) {
     auto given = detail::sized<lmn_session_options>();
@@ -212,6 +212,7 @@ class Session {
     return given;
   }
 
+ private:
   detail::Handle<lmn_session, lmn_session_destroy> handle_;
 };
 

@@ -32,6 +32,7 @@ from lmnative.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
+from lmnative.graph import Graph, Value
 from lmnative.llm import LLM
 from lmnative.model import Metadata, Model, ModelInfo, TensorInfo
 from lmnative.request import Request
@@ -53,6 +54,7 @@ __all__ = [
     "Decoder",
     "Engine",
     "Error",
+    "Graph",
     "Histogram",
     "InternalError",
     "InvalidArgumentError",
@@ -74,6 +76,7 @@ __all__ = [
     "TraceEvent",
     "UnsupportedError",
     "Usage",
+    "Value",
     "WaitTimeoutError",
     "build_info",
     "get_cmake_dir",

@@ -155,10 +155,20 @@ class SessionValue:
 # name, VALUE_* kind, element type, shape
 SessionPort = tuple[str, int, str, list[int | str | None] | None]
 
+GRAPH_ABSENT: int
+
+class Graph:
+    def __init__(self) -> None: ...
+    def input(self, name: str, dtype: str, shape: Iterable[int | str | None] | None) -> int: ...
+    def constant(self, name: str, value: SessionValue) -> int: ...
+    def node(self, op: str, inputs: list[int], attributes: dict[str, Any], outputs: int) -> list[int]: ...
+    def output(self, name: str, value: int) -> None: ...
+    def value(self, id: int) -> SessionPort: ...
+
 class Session:
     def __init__(
         self,
-        source: bytes,
+        source: bytes | Graph,
         is_path: bool,
         threads: int,
         optimize: int,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from lmnative.graph import Graph
+
 
 class Port:
     """An input or output of a model."""
@@ -64,7 +66,7 @@ class Session:
 
     Args:
         model: Path of an ONNX file (operator sets 7 and newer), whose weights stay in the mapped file, or the bytes of
-            one.
+            one; or a Graph.
         threads: Worker threads; default 0: usable CPUs. Results do not depend on it.
         optimize: False: run the graph as the file has it.
         max_shapes: Combinations of input shapes that stay prepared; default 0: 64.
@@ -78,7 +80,7 @@ class Session:
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | bytes | bytearray | memoryview,
+        model: str | os.PathLike[str] | bytes | bytearray | memoryview | Graph,
         *,
         threads: int = 0,
         optimize: bool = True,
@@ -88,9 +90,15 @@ class Session:
     ) -> None:
         import os
 
+        from lmnative.graph import Graph
+
         is_path = isinstance(model, (str, os.PathLike))
+        if isinstance(model, Graph):
+            source = model._handle
+        else:
+            source = os.fsencode(model) if isinstance(model, (str, os.PathLike)) else bytes(model)
         self._handle = _lmnative.Session(
-            os.fsencode(model) if isinstance(model, (str, os.PathLike)) else bytes(model),
+            source,
             is_path,
             integer("threads", threads, 0, 2**31 - 1),
             tristate(optimize),

@@ -5,6 +5,7 @@
 #include <lmnative/lmnative.h>
 #include <pybind11/pybind11.h>
 
+#include "graph.h"
 #include "model.h"
 #include "request.h"
 #include "session_value.h"
@@ -72,6 +73,7 @@ PYBIND11_MODULE(_lmnative, module) {
   bind_engine(module);
   bind_probe(module);
   bind_session_value(module);
+  bind_graph(module);
   bind_session(module);
   module.def("build_info", &build_info);
   module.def("version", [] { return lmn_version(); });

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "graph.h"
 #include "interrupt.h"
 #include "model.h"
 #include "session_value.h"
@@ -46,8 +47,8 @@ struct Values {
 
 class Session {
  public:
-  // `source`: the path, or the model itself.
-  Session(const py::bytes& source, bool is_path, int32_t threads, uint32_t optimize,
+  // `source`: the path of a model, the model itself as bytes, or a Graph.
+  Session(const py::object& source, bool is_path, int32_t threads, uint32_t optimize,
           uint32_t max_shapes, uint64_t max_arena_bytes,
           const std::optional<std::string>& base_folder) {
     auto options = sized<lmn_session_options>();
@@ -56,11 +57,16 @@ class Session {
     options.max_shapes = max_shapes;
     options.max_arena_bytes = max_arena_bytes;
     options.base_folder = base_folder ? base_folder->c_str() : nullptr;
-    const std::string_view bytes = utf8_view(source, "model");
+    const lmn_graph* graph =
+        py::isinstance<Graph>(source) ? source.cast<const Graph&>().get() : nullptr;
+    const std::string_view bytes =
+        graph == nullptr ? utf8_view(source, "model") : std::string_view();
     lmn_session* session = nullptr;
     ErrorSlot error;
     lmn_status status = LMN_OK;
-    {
+    if (graph != nullptr) {  // which other threads could change without the GIL
+      status = lmn_graph_session_create(graph, &options, &session, error.out());
+    } else {
       const WithoutGil nogil;
       status = is_path ? lmn_session_create(bytes.data(), &options, &session, error.out())
                        : lmn_session_bytes_create(bytes.data(), bytes.size(), &options, &session,
@@ -127,24 +133,8 @@ class Session {
   py::list ports(bool input) const {
     py::list out;
     const size_t count = input ? input_types_.size() : output_count_;
-    for (uint32_t i = 0; i < count; ++i) {
-      const lmn_port_info info = port_info(session_.get(), i, input);
-      py::object shape = py::none();
-      if (info.ndim >= 0) {
-        py::list dims;
-        for (int d = 0; d < info.ndim; ++d) {
-          if (info.shape[d] >= 0) {
-            dims.append(info.shape[d]);
-          } else if (info.symbols[d] != nullptr) {
-            dims.append(py::str(info.symbols[d]));
-          } else {
-            dims.append(py::none());
-          }
-        }
-        shape = dims;
-      }
-      out.append(py::make_tuple(info.name, info.kind, info.dtype, shape));
-    }
+    for (uint32_t i = 0; i < count; ++i)
+      out.append(port_tuple(port_info(session_.get(), i, input)));
     return out;
   }
 
@@ -276,9 +266,27 @@ class Binding {
 
 }  // namespace
 
+py::tuple port_tuple(const lmn_port_info& info) {
+  py::object shape = py::none();
+  if (info.ndim >= 0) {
+    py::list dims;
+    for (int d = 0; d < info.ndim; ++d) {
+      if (info.shape[d] >= 0) {
+        dims.append(info.shape[d]);
+      } else if (info.symbols[d] != nullptr) {
+        dims.append(py::str(info.symbols[d]));
+      } else {
+        dims.append(py::none());
+      }
+    }
+    shape = dims;
+  }
+  return py::make_tuple(info.name, info.kind, info.dtype, shape);
+}
+
 void bind_session(py::module_& module) {
   py::class_<Session>(module, "Session")
-      .def(py::init<const py::bytes&, bool, int32_t, uint32_t, uint32_t, uint64_t,
+      .def(py::init<const py::object&, bool, int32_t, uint32_t, uint32_t, uint64_t,
                     const std::optional<std::string>&>())
       .def("set_converters", &Session::set_converters)
       .def("run", &Session::run)

@@ -32,6 +32,7 @@ STEPS = [
     "score",
     *["streams"] * 2,
     "session",
+    "graph",
     "destroy",
 ]
 

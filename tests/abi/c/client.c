@@ -361,6 +361,50 @@ static void onnx(const char *path) {
   lmn_binding_destroy(binding);
 }
 
+/* C = LeakyReLU(A * b + bias), written down operator by operator. */
+static void graph(void) {
+  lmn_graph *g = NULL;
+  lmn_session *session = NULL;
+  lmn_session_value *a = NULL, *b = NULL, *bias = NULL, *result = NULL;
+  float *in = create_row(3, &a), *scale = create_row(3, &b), *shift = create_row(3, &bias);
+  for (int i = 0; i < 3; ++i) {
+    in[i] = 2;
+    scale[i] = (float)(i + 1);
+    shift[i] = -4;
+  }
+  const int64_t shape[] = {-1, 3};
+  const char *const symbols[] = {"rows", NULL};
+  const lmn_attribute alpha = {.name = "alpha", .kind = LMN_ATTRIBUTE_FLOAT, .f = 0.5f};
+  int32_t x[3];
+  CHECK(lmn_graph_create(&g, &err));
+  CHECK(lmn_graph_input_create(g, "A", "f32", 2, shape, symbols, &x[0], &err));
+  CHECK(lmn_graph_constant_create(g, "b", b, &x[1], &err));
+  CHECK(lmn_graph_constant_create(g, "bias", bias, &x[2], &err));
+  CHECK(lmn_graph_node_create(g, "Mul", x, 2, NULL, 0, &x[1], 1, &err));
+  CHECK(lmn_graph_node_create(g, "Add", x + 1, 2, NULL, 0, &x[1], 1, &err));
+  CHECK(lmn_graph_node_create(g, "LeakyRelu", x + 1, 1, &alpha, 1, &x[1], 1, &err));
+  CHECK(lmn_graph_output_create(g, "C", x[1], &err));
+  lmn_port_info port = {.struct_size = sizeof port};
+  CHECK(lmn_graph_value_get(g, x[1], &port, &err));
+  const lmn_status unknown = lmn_graph_node_create(g, "Nothing", x, 1, NULL, 0, &x[1], 1, NULL);
+  printf("{\"step\":\"graph\",\"type\":\"%s\",\"rows\":\"%s\",\"unknown\":\"%s\"", port.dtype,
+         port.symbols[0], lmn_status_name(unknown));
+  const lmn_session_options options = {.struct_size = sizeof options, .threads = 1};
+  CHECK(lmn_graph_session_create(g, &options, &session, &err));
+  lmn_graph_destroy(g);
+  lmn_session_value_destroy(b);
+  lmn_session_value_destroy(bias);
+  CHECK(lmn_session_run(session, (const lmn_session_value *const *)&a, 1, &result, 1, &err));
+  struct DLManagedTensorVersioned *tensor = NULL;
+  CHECK(lmn_session_value_tensor_get(result, &tensor, &err));
+  print_row("run", tensor->dl_tensor.data);
+  printf("}\n");
+  lmn_tensor_destroy(tensor);
+  lmn_session_value_destroy(result);
+  lmn_session_value_destroy(a);
+  lmn_session_destroy(session);
+}
+
 /* Parents before children: every handle keeps what it needs. */
 static void destroy(lmn_model *model, lmn_tokenizer *tokenizer, lmn_engine *engine) {
   struct DLManagedTensorVersioned *norm = NULL;
@@ -407,6 +451,7 @@ int main(int argc, char **argv) {
   streams(engine, "default", 8);
   null_streams();
   onnx(argv[2]);
+  graph();
   destroy(model, tokenizer, engine);
   return 0;
 }

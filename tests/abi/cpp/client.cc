@@ -223,6 +223,30 @@ void onnx(const char* path) {
   std::printf(",\"bound\":%s}\n", row(out).c_str());
 }
 
+// C = LeakyReLU(A * b + bias), written down operator by operator.
+void graph() {
+  lmnative::Tensor a(kDLFloat, 32, {1, 3}), b(kDLFloat, 32, {1, 3}), bias(kDLFloat, 32, {1, 3});
+  std::ranges::fill(a.values<float>(), 2.0f);
+  std::ranges::fill(bias.values<float>(), -4.0f);
+  for (size_t i = 0; i < 3; ++i) b.values<float>()[i] = static_cast<float>(i + 1);
+  lmnative::Graph g;
+  const auto x = g.input("A", "f32", {"rows", 3});
+  const auto y = x * g.constant(lmnative::SessionValue(std::move(b))) +
+                 g.constant(lmnative::SessionValue(std::move(bias)));
+  const auto c = g.op("LeakyRelu", {y}, {{"alpha", 0.5f}});
+  g.output("C", c);
+  const lmn_port_info port = c.info();
+  std::printf("{\"step\":\"graph\",\"type\":\"%s\",\"rows\":\"%s\"", port.dtype, port.symbols[0]);
+  try {
+    g.op("Nothing", {x});
+  } catch (const lmnative::Error& error) {
+    std::printf(",\"unknown\":\"%s\"", lmn_status_name(error.status()));
+  }
+  const lmnative::Tensor result =
+      g.session({.threads = 1}).run(lmnative::SessionValue(std::move(a)))[0].tensor();
+  std::printf(",\"run\":%s}\n", row(result.values<const float>()).c_str());
+}
+
 // Parents before children: every handle keeps what it needs.
 void destroy(std::unique_ptr<lmnative::Model> model, std::unique_ptr<lmnative::Tokenizer> tokenizer,
              std::unique_ptr<lmnative::Engine> engine) {
@@ -264,6 +288,7 @@ int main(int argc, char** argv) {
                           {.threads = 1, .kv_tokens = 8192});
     streams(null, "null", 32);
     onnx(argv[2]);
+    graph();
     destroy(std::move(model), std::move(tokenizer), std::move(engine));
     return 0;
   } catch (const std::exception& e) {

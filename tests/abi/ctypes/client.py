@@ -68,6 +68,9 @@ DLManaged = struct(
     "DLManagedTensorVersioned", *fields(c.c_uint32, "major minor"), *fields(c.c_void_p, "manager_ctx deleter"),
     ("flags", c.c_uint64), ("dl_tensor", DLTensor))  # fmt: skip
 
+Attribute = struct(
+    "lmn_attribute", ("name", c.c_char_p), ("kind", c.c_int32), ("f", c.c_float), ("i", c.c_int64),
+    ("data", c.c_void_p), ("count", c.c_uint64))  # fmt: skip
 SessionOptions = struct(
     "lmn_session_options", ("struct_size", c.c_uint32), ("threads", c.c_int32),
     *fields(c.c_uint32, "max_shapes optimize"), ("max_arena_bytes", c.c_uint64), ("base_folder", c.c_char_p)
@@ -340,12 +343,12 @@ def row(lib, columns):
     return lib.handle("lmn_session_value_create", tensor, None), elements
 
 
+def show_row(values):
+    return f"[{values[0]:.1f},{values[1]:.1f},{values[2]:.1f}]"
+
+
 def onnx(lib, path):
     """An ONNX model, C = ReLU(A·B + bias), run with new values, and with bound ones."""
-
-    def show_row(values):
-        return f"[{values[0]:.1f},{values[1]:.1f},{values[2]:.1f}]"
-
     session = lib.handle("lmn_session_create", path, byref(sized(SessionOptions, threads=1)))
     port = sized(PortInfo)
     lib.lmn_session_input_get(session, 0, byref(port))
@@ -370,6 +373,49 @@ def onnx(lib, path):
         f'"rows":"{port.symbols[0].decode()}","columns":{port.shape[1]},"run":{run},"bound":{show_row(written)}}}'
     )
     lib.lmn_binding_destroy(binding)
+
+
+def graph(lib):
+    """C = LeakyReLU(A * b + bias), written down operator by operator."""
+    (a, given), (b, scale), (bias, shift) = row(lib, 3), row(lib, 3), row(lib, 3)
+    for i in range(3):
+        given[i], scale[i], shift[i] = 2, i + 1, -4
+    x = (c.c_int32 * 3)()
+
+    def at(i):
+        return byref(x, 4 * i)
+
+    def node(op, inputs, count, attributes, attribute_count):
+        lib.lmn_graph_node_create(g, op, inputs, c.c_size_t(count), attributes, c.c_size_t(attribute_count), at(1),
+                                  c.c_size_t(1))  # fmt: skip
+
+    g = lib.handle("lmn_graph_create")
+    lib.lmn_graph_input_create(g, b"A", b"f32", 2, (c.c_int64 * 2)(-1, 3), (c.c_char_p * 2)(b"rows", None), at(0))
+    lib.lmn_graph_constant_create(g, b"b", b, at(1))
+    lib.lmn_graph_constant_create(g, b"bias", bias, at(2))
+    node(b"Mul", at(0), 2, None, 0)
+    node(b"Add", at(1), 2, None, 0)
+    node(b"LeakyRelu", at(1), 1, byref(Attribute(name=b"alpha", kind=1, f=0.5)), 1)
+    lib.lmn_graph_output_create(g, b"C", x[1])
+    port = sized(PortInfo)
+    lib.lmn_graph_value_get(g, x[1], byref(port))
+    described = f'"type":"{port.dtype.decode()}","rows":"{port.symbols[0].decode()}"'
+    try:
+        node(b"Nothing", at(0), 1, None, 0)
+    except Error as error:
+        described += f',"unknown":"{error.status}"'
+    session = lib.handle("lmn_graph_session_create", g, byref(sized(SessionOptions, threads=1)))
+    lib.lmn_graph_destroy(g)
+    lib.lmn_session_value_destroy(b)
+    lib.lmn_session_value_destroy(bias)
+    results = (c.c_void_p * 1)()
+    lib.lmn_session_run(session, byref(a), c.c_size_t(1), results, c.c_size_t(1))
+    tensor = lib.handle("lmn_session_value_tensor_get", c.c_void_p(results[0]))
+    show(f'{{"step":"graph",{described},"run":{show_row(floats(tensor))}}}')
+    lib.lmn_tensor_destroy(tensor)
+    lib.lmn_session_value_destroy(c.c_void_p(results[0]))
+    lib.lmn_session_value_destroy(a)
+    lib.lmn_session_destroy(session)
 
 
 def destroy(lib, model, tokenizer, engine):
@@ -410,6 +456,7 @@ def main():
     streams(lib, engine, "default", 8)
     null_streams(lib)
     onnx(lib, sys.argv[3].encode())
+    graph(lib)
     destroy(lib, model, tokenizer, engine)
 
 

@@ -483,6 +483,75 @@ func onnx(path string) {
 	C.lmn_binding_destroy(binding)
 }
 
+// graph runs C = LeakyReLU(A * b + bias), written down operator by operator.
+func graph() {
+	a, in := row(3)
+	b, scale := row(3)
+	bias, shift := row(3)
+	fill(in, 2)
+	fill(shift, -4)
+	for i := range scale {
+		scale[i] = C.float(i + 1)
+	}
+	text := map[string]*C.char{}
+	for _, s := range []string{"A", "C", "f32", "rows", "b", "bias", "alpha", "Mul", "Add", "LeakyRelu", "Nothing"} {
+		text[s] = C.CString(s)
+		defer C.free(unsafe.Pointer(text[s]))
+	}
+	var g *C.lmn_graph
+	var err *C.lmn_error
+	status := C.lmn_graph_create(&g, &err)
+	must(check(status, err))
+	shape, symbols, x := [2]C.int64_t{-1, 3}, [2]*C.char{text["rows"], nil}, [3]C.int32_t{}
+	node := func(op string, inputs []C.int32_t, attributes []C.lmn_attribute) error {
+		var first *C.lmn_attribute
+		if len(attributes) > 0 {
+			first = &attributes[0]
+		}
+		status := C.lmn_graph_node_create(g, text[op], &inputs[0], C.size_t(len(inputs)), first,
+			C.size_t(len(attributes)), &x[1], 1, &err)
+		return check(status, err)
+	}
+	status = C.lmn_graph_input_create(g, text["A"], text["f32"], 2, &shape[0], &symbols[0], &x[0], &err)
+	must(check(status, err))
+	status = C.lmn_graph_constant_create(g, text["b"], b, &x[1], &err)
+	must(check(status, err))
+	status = C.lmn_graph_constant_create(g, text["bias"], bias, &x[2], &err)
+	must(check(status, err))
+	must(node("Mul", x[0:2], nil))
+	must(node("Add", x[1:3], nil))
+	must(node("LeakyRelu", x[1:2], []C.lmn_attribute{{name: text["alpha"], kind: C.LMN_ATTRIBUTE_FLOAT, f: 0.5}}))
+	status = C.lmn_graph_output_create(g, text["C"], x[1], &err)
+	must(check(status, err))
+	port := C.lmn_port_info{struct_size: C.sizeof_lmn_port_info}
+	status = C.lmn_graph_value_get(g, x[1], &port, &err)
+	must(check(status, err))
+	described := fmt.Sprintf(`"type":"%s","rows":"%s"`, C.GoString(port.dtype), C.GoString(port.symbols[0]))
+	var unknown *Error
+	if !errors.As(node("Nothing", x[0:1], nil), &unknown) {
+		os.Exit(1)
+	}
+	options := C.lmn_session_options{struct_size: C.sizeof_lmn_session_options, threads: 1}
+	var session *C.lmn_session
+	status = C.lmn_graph_session_create(g, &options, &session, &err)
+	must(check(status, err))
+	C.lmn_graph_destroy(g)
+	C.lmn_session_value_destroy(b)
+	C.lmn_session_value_destroy(bias)
+	var result *C.lmn_session_value
+	status = C.lmn_session_run(session, &a, 1, &result, 1, &err)
+	must(check(status, err))
+	var tensor *C.struct_DLManagedTensorVersioned
+	status = C.lmn_session_value_tensor_get(result, &tensor, &err)
+	must(check(status, err))
+	fmt.Printf(`{"step":"graph",%s,"unknown":"%s","run":%s}`+"\n", described, C.GoString(C.lmn_status_name(unknown.Status)),
+		showRow(unsafe.Slice((*C.float)(C.floats(tensor)), 3)))
+	C.lmn_tensor_destroy(tensor)
+	C.lmn_session_value_destroy(result)
+	C.lmn_session_value_destroy(a)
+	C.lmn_session_destroy(session)
+}
+
 // Parents before children: every handle keeps what it needs.
 func destroy(model *C.lmn_model, tokenizer *C.lmn_tokenizer, engine *C.lmn_engine) {
 	name := C.CString("output_norm.weight")
@@ -528,5 +597,6 @@ func main() {
 	streams(engine, "default", 8)
 	nullStreams()
 	onnx(os.Args[2])
+	graph()
 	destroy(model, tokenizer, engine)
 }

@@ -23,7 +23,7 @@ mod lmn {
     pub const READ_ONLY: u64 = 1; // DLPACK_FLAG_BITMASK_READ_ONLY
 
     macro_rules! handles { ($($name:ident)*) => { $(#[repr(C)] pub struct $name { _private: [u8; 0] })* } }
-    handles!(error model tokenizer decoder engine request session session_value binding);
+    handles!(error model tokenizer decoder engine request session session_value binding graph);
 
     macro_rules! structs {
         ($($name:ident { $($field:ident: $kind:ty,)* })*) => {
@@ -78,6 +78,7 @@ mod lmn {
             struct_size: u32, kind: i32, name: *const c_char, dtype: *const c_char, ndim: i32, reserved: u32,
             shape: [i64; 8], symbols: [*const c_char; 8],
         }
+        attribute { name: *const c_char, kind: i32, f: f32, i: i64, data: *const c_void, count: u64, }
         dl_tensor {
             data: *mut c_void, device_type: i32, device_id: i32, ndim: i32, code: u8, bits: u8, lanes: u16,
             shape: *mut i64, strides: *mut i64, byte_offset: u64,
@@ -133,6 +134,16 @@ mod lmn {
         lmn_session_value_create(*mut managed, *const c_char, *mut *mut session_value, Err) -> Status;
         lmn_session_value_tensor_get(*const session_value, *mut *mut managed, Err) -> Status;
         lmn_session_value_destroy(*mut session_value) -> ();
+        lmn_graph_create(*mut *mut graph, Err) -> Status;
+        lmn_graph_destroy(*mut graph) -> ();
+        lmn_graph_input_create(*mut graph, *const c_char, *const c_char, i32, *const i64, *const *const c_char, *mut i32,
+                               Err) -> Status;
+        lmn_graph_constant_create(*mut graph, *const c_char, *const session_value, *mut i32, Err) -> Status;
+        lmn_graph_node_create(*mut graph, *const c_char, *const i32, usize, *const attribute, usize, *mut i32, usize,
+                              Err) -> Status;
+        lmn_graph_output_create(*mut graph, *const c_char, i32, Err) -> Status;
+        lmn_graph_value_get(*const graph, i32, *mut port_info, Err) -> Status;
+        lmn_graph_session_create(*const graph, *const session_options, *mut *mut session, Err) -> Status;
         lmn_binding_create(*mut session, *const *mut session_value, usize, *const *mut session_value, usize,
                            *mut *mut binding, Err) -> Status;
         lmn_binding_run(*mut binding, Err) -> Status;
@@ -537,6 +548,65 @@ fn onnx(path: &CStr) {
     unsafe { lmn_binding_destroy(binding) };
 }
 
+/// C = LeakyReLU(A * b + bias), written down operator by operator.
+fn graph() {
+    let ((a, given), (b, scale), (bias, shift)) = (row(3), row(3), row(3));
+    given.fill(2.0);
+    shift.fill(-4.0);
+    scale.copy_from_slice(&[1.0, 2.0, 3.0]);
+    let text = |bytes: &'static [u8]| bytes.as_ptr().cast::<c_char>();
+    let alpha = attribute { name: text(b"alpha\0"), kind: 1, f: 0.5, i: 0, data: null(), count: 0 };
+    let (shape, symbols) = ([-1, 3], [text(b"rows\0"), null()]);
+    let (mut g, mut session, mut result, mut tensor) = (null_mut(), null_mut(), null_mut(), null_mut());
+    let mut x = [0i32; 3];
+    let mut port: port_info = sized();
+    must(call(|err| unsafe { lmn_graph_create(&mut g, err) }));
+    let node = |op: &'static [u8], inputs: &[i32], attributes: &[attribute], made: &mut i32| {
+        call(|err| unsafe {
+            lmn_graph_node_create(g, text(op), inputs.as_ptr(), inputs.len(), attributes.as_ptr(), attributes.len(),
+                                  made, 1, err)
+        })
+    };
+    must(call(|err| unsafe {
+        lmn_graph_input_create(g, text(b"A\0"), text(b"f32\0"), 2, shape.as_ptr(), symbols.as_ptr(), &mut x[0], err)
+    }));
+    must(call(|err| unsafe { lmn_graph_constant_create(g, text(b"b\0"), b, &mut x[1], err) }));
+    must(call(|err| unsafe { lmn_graph_constant_create(g, text(b"bias\0"), bias, &mut x[2], err) }));
+    must(node(b"Mul\0", &[x[0], x[1]], &[], &mut x[1]));
+    must(node(b"Add\0", &[x[1], x[2]], &[], &mut x[1]));
+    must(node(b"LeakyRelu\0", &[x[1]], &[alpha], &mut x[1]));
+    must(call(|err| unsafe { lmn_graph_output_create(g, text(b"C\0"), x[1], err) }));
+    must(call(|err| unsafe { lmn_graph_value_get(g, x[1], &mut port, err) }));
+    let (kind, rows) = (quote(&c_text(port.dtype)), quote(&c_text(port.symbols[0])));
+    let unknown = match node(b"Nothing\0", &[x[0]], &[], &mut x[1]) {
+        Ok(_) => OK,
+        Err(failure) => failure.status,
+    };
+    let options = session_options { threads: 1, ..sized() };
+    must(call(|err| unsafe { lmn_graph_session_create(g, &options, &mut session, err) }));
+    unsafe {
+        lmn_graph_destroy(g);
+        lmn_session_value_destroy(b);
+        lmn_session_value_destroy(bias);
+    }
+    must(call(|err| unsafe { lmn_session_run(session, &a, 1, &mut result, 1, err) }));
+    must(call(|err| unsafe { lmn_session_value_tensor_get(result, &mut tensor, err) }));
+    let run = unsafe { show_row(std::slice::from_raw_parts((*tensor).dl_tensor.data.cast::<f32>(), 3)) };
+    show(format!(
+        "{{\"step\":\"graph\",\"type\":{},\"rows\":{},\"unknown\":{},\"run\":{}}}",
+        kind,
+        rows,
+        quote(&c_text(unsafe { lmn_status_name(unknown) })),
+        run
+    ));
+    unsafe {
+        lmn_tensor_destroy(tensor);
+        lmn_session_value_destroy(result);
+        lmn_session_value_destroy(a);
+        lmn_session_destroy(session);
+    }
+}
+
 /// Parents before children: every handle keeps what it needs.
 fn destroy(model: *mut model, tokenizer: *mut tokenizer, engine: *mut engine) {
     let mut norm = null_mut();
@@ -584,5 +654,6 @@ fn main() {
     streams(engine, "default", 8);
     null_streams();
     onnx(&argument(2));
+    graph();
     destroy(model, tokenizer, engine);
 }
