@@ -3,14 +3,17 @@
 # Instruction sets of the CPU kernels: cpp/cpu/kernels/<set>.cc is the only file compiled with that set's flags (the fence:
 # cpp/cpu/kernels/isa.h). -O3 because these kernels rely on complete unrolling; the files are empty on other architectures.
 # Under a sanitizer -O1: unrolled code full of checks takes the compiler minutes, and speed is not what such a build is for.
-# Kernels of general tensors are compiled for the baseline. Their loops are written to become vectors, for which GCC must be
-# told that nobody watches floating-point exceptions; values do not change.
+# The rest is compiled for the baseline. The loops of kernels of general tensors are written to become vectors, for which GCC
+# must be told that nobody watches floating-point exceptions; values do not change.
 if(TARGET lmn_cpu)
-  file(GLOB tensor_sources CONFIGURE_DEPENDS cpp/cpu/tensor/*.cc)
-  set_source_files_properties(${tensor_sources} PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
+  target_compile_options(lmn_cpu PRIVATE -fno-trapping-math)
   if(LMN_SANITIZE)
-    set_source_files_properties(${tensor_sources} PROPERTIES COMPILE_OPTIONS "-fno-trapping-math;-O0")
+    target_compile_options(lmn_cpu PRIVATE -O0)
+    target_compile_options(lmn_ops PRIVATE -O0)
   endif()
+  set_target_properties(lmn_cpu PROPERTIES UNITY_BUILD_BATCH_SIZE 4)  # they are many templates
+  file(GLOB kernel_sources CONFIGURE_DEPENDS cpp/cpu/kernels/*.cc)
+  set_source_files_properties(${kernel_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/cpp/cpu/kernels)
   if(LMN_BUILD_TESTS)  # kernels of tile registers in plain C++
     target_compile_definitions(lmn_cpu PRIVATE LMN_EMULATED_TARGETS)

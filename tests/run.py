@@ -95,7 +95,8 @@ def test_environment() -> dict[str, str]:
 def configure(log: Log, folder: Path, *options: str, **environment: str) -> Result | None:
     """Configures a build folder; a Result only if that fails."""
     cmake, ninja = env.ensure_cmake()
-    command = (cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", *options)
+    command = (cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-DCMAKE_UNITY_BUILD=ON")
+    command += options
     code, _ = log.run(*command, environment=environment)
     return Result.one(f"configure {folder.name}", ok=False) if code != 0 else None
 
@@ -184,7 +185,7 @@ def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -
     # ThreadSanitizer of older compilers cannot run where addresses are randomised as much as newer kernels do.
     fixed = ("setarch", platform.machine(), "-R")
     under = fixed if name == "tsan" and env.works(*fixed, "true") else ()
-    return renamed(ctest(log, folder, select, under=under), name)
+    return renamed(ctest(log, folder, select, under=under, jobs=JOBS), name)
 
 
 def stage_fuzz(log: Log) -> Result:

@@ -20,11 +20,11 @@ constexpr const char* kKindNames[] = {
 
 // Names of attributes by kind, between blanks, of all operators of tensor_ops.def; all others are
 // integers.
-struct Names {
+struct NamesOfKind {
   int32_t kind;
   std::string_view names;
 };
-constexpr Names kNames[] = {
+constexpr NamesOfKind kNames[] = {
     {LMN_ATTRIBUTE_STRING,
      " activation approximate auto_pad case_change_action cast_to"
      " coordinate_transformation_mode default_string delimiter direction equation"
@@ -64,7 +64,7 @@ constexpr Names kNames[] = {
 
 int32_t kind_of(std::string_view name) {
   const std::string key = " " + std::string(name) + " ";
-  for (const Names& list : kNames) {
+  for (const NamesOfKind& list : kNames) {
     if (list.names.find(key) != std::string_view::npos) return list.kind;
   }
   return LMN_ATTRIBUTE_INT;

@@ -143,7 +143,7 @@ py::str render(const Tokenizer& self, const py::list& messages, bool add_generat
   return py::str(text.data(), text.size());
 }
 
-py::dict info_of(const Tokenizer& self) {
+py::dict tokenizer_info(const Tokenizer& self) {
   auto info = sized<lmn_tokenizer_info>();
   ErrorSlot error;
   check(lmn_tokenizer_info_get(self.get(), &info, error.out()), error);
@@ -178,7 +178,7 @@ py::tuple token_of(const Tokenizer& self, int32_t id) {
 void bind_tokenizer(py::module_& module) {
   py::class_<Tokenizer>(module, "Tokenizer")
       .def(py::init<const Model&>())
-      .def("info", &info_of)
+      .def("info", &tokenizer_info)
       .def("token", &token_of)
       .def("encode", &encode)
       .def("decode", &decode)

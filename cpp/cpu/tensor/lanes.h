@@ -16,8 +16,8 @@ namespace lmn::cpu {
 
 // What sums and products of T are made in: floats of 16 bits in float, integers modulo 2^64.
 template <typename T>
-using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t,
-                                 std::conditional_t<std::is_same_v<T, double>, double, float>>;
+using TotalOf = std::conditional_t<std::is_integral_v<T>, uint64_t,
+                                   std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 struct Lanes {
   static constexpr int64_t kBlock = 64;  // lanes: one to four cache lines of each row

@@ -17,19 +17,19 @@ namespace lmn::cpu {
 // Operations over values of C. A step takes one more element in, merge another partial result.
 template <typename C>
 struct SumOp {
-  using Acc = SumOf<C>;
+  using Acc = TotalOf<C>;
   static constexpr Acc kStart = 0;
   static void step(Acc& a, C x) { a += static_cast<Acc>(x); }
   static void merge(Acc& a, Acc b) { a += b; }
 };
 template <typename C>
 struct SquareOp : SumOp<C> {
-  using Acc = SumOf<C>;
+  using Acc = TotalOf<C>;
   static void step(Acc& a, C x) { a += static_cast<Acc>(x) * static_cast<Acc>(x); }
 };
 template <typename C>
 struct AbsoluteOp : SumOp<C> {
-  using Acc = SumOf<C>;
+  using Acc = TotalOf<C>;
   static void step(Acc& a, C x) {
     if constexpr (std::is_integral_v<C>) {
       a += x < C(0) ? Acc{0} - static_cast<Acc>(x) : static_cast<Acc>(x);
@@ -40,7 +40,7 @@ struct AbsoluteOp : SumOp<C> {
 };
 template <typename C>
 struct ProductOp {
-  using Acc = SumOf<C>;
+  using Acc = TotalOf<C>;
   static constexpr Acc kStart = 1;
   static void step(Acc& a, C x) { a *= static_cast<Acc>(x); }
   static void merge(Acc& a, Acc b) { a *= b; }

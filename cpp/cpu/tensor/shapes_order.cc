@@ -63,12 +63,12 @@ Status bind_arg(const Binding& b) {
 // Running sums or products of `width` lanes.
 template <typename T, bool kProduct>
 void run_along(const Lanes& lanes, bool exclusive, bool reverse, const T* x, T* y, int64_t width) {
-  SumOf<T> total[Lanes::kBlock];
-  std::fill_n(total, width, SumOf<T>(kProduct ? 1 : 0));
+  TotalOf<T> total[Lanes::kBlock];
+  std::fill_n(total, width, TotalOf<T>(kProduct ? 1 : 0));
   for (int64_t n = 0; n < lanes.size; ++n) {
     const int64_t a = (reverse ? lanes.size - 1 - n : n) * lanes.inner;
     for (int64_t i = 0; i < width; ++i) {
-      const SumOf<T> before = total[i], value = static_cast<SumOf<T>>(x[a + i]);
+      const TotalOf<T> before = total[i], value = static_cast<TotalOf<T>>(x[a + i]);
       total[i] = kProduct ? before * value : before + value;
       y[a + i] = static_cast<T>(exclusive ? before : total[i]);
     }

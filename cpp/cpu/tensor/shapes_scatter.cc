@@ -25,13 +25,13 @@ struct Replace {
 struct Add {
   template <typename T>
   static void apply(T& to, const T& x) {
-    to = static_cast<T>(static_cast<SumOf<T>>(to) + static_cast<SumOf<T>>(x));
+    to = static_cast<T>(static_cast<TotalOf<T>>(to) + static_cast<TotalOf<T>>(x));
   }
 };
 struct Multiply {
   template <typename T>
   static void apply(T& to, const T& x) {
-    to = static_cast<T>(static_cast<SumOf<T>>(to) * static_cast<SumOf<T>>(x));
+    to = static_cast<T>(static_cast<TotalOf<T>>(to) * static_cast<TotalOf<T>>(x));
   }
 };
 struct Maximum {

@@ -11,7 +11,7 @@
 namespace lmn::graph {
 namespace {
 
-bool match(const Graph& graph, const Uses& uses, const Node& silu_mul) {
+bool is_gated_pair(const Graph& graph, const Uses& uses, const Node& silu_mul) {
   const Node* gate = graph.producer(silu_mul.inputs[0]);
   const Node* up = graph.producer(silu_mul.inputs[1]);
   if (gate == nullptr || up == nullptr || gate == up) return false;
@@ -34,7 +34,7 @@ Result<Graph> merge_gate_up(const Graph& graph, const PassOptions&) {
   std::vector<bool> merged(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.op != Op::kSiluMul || !match(graph, uses, node)) continue;
+    if (node.op != Op::kSiluMul || !is_gated_pair(graph, uses, node)) continue;
     merged[n] = true;
     for (ValueId id : node.inputs) gone[static_cast<size_t>(graph.value(id).producer)] = true;
   }

@@ -13,21 +13,12 @@
 namespace lmn::ops {
 namespace {
 
-constexpr int64_t kMaxHeads = int64_t{1} << 20;
-
-Status expect_float(const TensorNode& node, int i) {
-  return node.expect_dtype(i, {DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
-}
-
 Status same_type(const TensorNode& node, int i) {
   if (!node.has(i) || node.dtype(i) == node.dtype(0)) return {};
   return node.unsupported("input %d is %s and input 0 is %s; cast one", i,
                           std::string(info(node.dtype(i)).name).c_str(),
                           std::string(info(node.dtype(0)).name).c_str());
 }
-
-// Both sizes are known and differ.
-bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
 
 int64_t sum(int64_t a, int64_t b) {
   if (a == 0) return b;

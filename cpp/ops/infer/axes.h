@@ -12,6 +12,11 @@
 namespace lmn::ops {
 
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
+inline constexpr int64_t kMaxSize = int64_t{1} << 31;   // of a window or an image
+inline constexpr int64_t kMaxHeads = int64_t{1} << 20;  // of attention
+
+// Both sizes are known and differ.
+inline bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
 
 // INVALID_ARGUMENT when the sizes that are known multiply to more than kMaxElements (a size of 0
 // counts as 1, so that strides stay in bounds too).

@@ -6,12 +6,11 @@
 #include <cinttypes>
 
 #include "ops/infer/activation.h"
+#include "ops/infer/axes.h"
 #include "ops/infer/infer.h"
 
 namespace lmn::ops {
 namespace {
-
-constexpr int64_t kMaxSize = int64_t{1} << 31;
 
 Status expect_floats(const TensorNode& node, int inputs) {
   for (int i = 0; i < inputs; ++i) {

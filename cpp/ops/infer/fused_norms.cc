@@ -10,8 +10,6 @@
 namespace lmn::ops {
 namespace {
 
-bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
-
 Status expect_floats(const TensorNode& node, int first, int count) {
   for (int i = first; i < first + count; ++i) {
     LMN_RETURN_IF_ERROR(

@@ -39,6 +39,10 @@ inline Shape shape_of_unknown(const Shape& list) {
   return out;
 }
 
+inline Status expect_float(const TensorNode& node, int i) {
+  return node.expect_dtype(i, {DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
+}
+
 // Output 0 has the type of input 0.
 Status same_as_input(const TensorNode& node, TensorTypes outputs);
 

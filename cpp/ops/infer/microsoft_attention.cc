@@ -11,10 +11,6 @@
 namespace lmn::ops {
 namespace {
 
-constexpr int64_t kMaxHeads = int64_t{1} << 20;
-
-bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
-
 int64_t sum(int64_t a, int64_t b) {
   return a == 0 ? b : b == 0 ? a : a < 0 || b < 0 ? kUnknownSize : a + b;
 }

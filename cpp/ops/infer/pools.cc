@@ -5,16 +5,11 @@
 
 #include <cinttypes>
 
+#include "ops/infer/axes.h"
 #include "ops/infer/infer.h"
 
 namespace lmn::ops {
 namespace {
-
-constexpr int64_t kMaxSize = int64_t{1} << 31;
-
-Status expect_float(const TensorNode& node) {
-  return node.expect_dtype(0, {DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
-}
 
 Status infer_pool(const TensorNode& node, TensorTypes outputs) {
   if (!node.ranked()) return {};
@@ -35,7 +30,7 @@ Status check_power(const TensorNode& node) {
 
 Status infer_global_pool(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 1));
-  LMN_RETURN_IF_ERROR(expect_float(node));
+  LMN_RETURN_IF_ERROR(expect_float(node, 0));
   LMN_RETURN_IF_ERROR(same_as_input(node, outputs));
   Shape& out = outputs[0].shape;
   if (!node.ranked()) return {};
@@ -71,14 +66,14 @@ Status infer_MaxPool(const TensorNode& node, TensorTypes outputs) {
 
 Status infer_AveragePool(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 1));
-  LMN_RETURN_IF_ERROR(expect_float(node));
+  LMN_RETURN_IF_ERROR(expect_float(node, 0));
   outputs[0].dtype = node.dtype(0);
   return infer_pool(node, outputs);
 }
 
 Status infer_LpPool(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 1));
-  LMN_RETURN_IF_ERROR(expect_float(node));
+  LMN_RETURN_IF_ERROR(expect_float(node, 0));
   LMN_RETURN_IF_ERROR(check_power(node));
   outputs[0].dtype = node.dtype(0);
   return infer_pool(node, outputs);
@@ -126,7 +121,7 @@ Status read_unpooled(const TensorNode& node, Shape* shape) {
 
 Status infer_MaxUnpool(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(2, 3));
-  LMN_RETURN_IF_ERROR(expect_float(node));
+  LMN_RETURN_IF_ERROR(expect_float(node, 0));
   LMN_RETURN_IF_ERROR(node.expect_dtype(1, {DType::kI64}));
   LMN_RETURN_IF_ERROR(node.expect_dtype(2, {DType::kI64}));
   outputs[0].dtype = node.dtype(0);
@@ -166,7 +161,7 @@ Status infer_MaxUnpool(const TensorNode& node, TensorTypes outputs) {
 
 Status infer_LRN(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 1));
-  LMN_RETURN_IF_ERROR(expect_float(node));
+  LMN_RETURN_IF_ERROR(expect_float(node, 0));
   const int64_t size = node.integer("size", 0);
   if (size < 1 || size > kMaxSize) return node.fail("size is %" PRId64 "; it is 1 at least", size);
   if (node.type(0).ranked() && node.rank(0) < 2) {

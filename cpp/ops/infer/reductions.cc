@@ -9,10 +9,6 @@
 namespace lmn::ops {
 namespace {
 
-Status expect_float(const TensorNode& node, int i) {
-  return node.expect_dtype(i, {DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
-}
-
 Status reduce(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(1, 2));
   LMN_RETURN_IF_ERROR(expect_list(node, 1));

@@ -11,7 +11,7 @@
 namespace lmn::ops {
 namespace {
 
-constexpr double kMaxSize = 2147483648.0;
+constexpr double kMaxOutput = 2147483648.0;
 
 template <typename E>
 struct Choice {
@@ -49,13 +49,13 @@ constexpr Choice<NearestMode> kNearest[] = {{"round_prefer_floor", NearestMode::
 
 // A dimension scaled by a factor from the file.
 Status scaled_size(const TensorNode& node, int64_t size, double scale, int64_t* out) {
-  if (!(scale > 0) || scale > kMaxSize) return node.fail("a scale is %g; it is above 0", scale);
+  if (!(scale > 0) || scale > kMaxOutput) return node.fail("a scale is %g; it is above 0", scale);
   if (size < 0) {
     *out = scale == 1.0 ? size : kUnknownSize;
     return {};
   }
   const double scaled = std::floor(static_cast<double>(size) * scale);
-  if (scaled > kMaxSize) return node.fail("%" PRId64 " times %g is too large", size, scale);
+  if (scaled > kMaxOutput) return node.fail("%" PRId64 " times %g is too large", size, scale);
   *out = static_cast<int64_t>(scaled);
   return {};
 }
@@ -82,7 +82,7 @@ Status read_target(const TensorNode& node, std::span<const int> axes, Resizing* 
     return node.fail("there are %zu sizes for %zu axes", sizes.size(), axes.size());
   }
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (sizes[i] < 0 || static_cast<double>(sizes[i]) > kMaxSize)
+    if (sizes[i] < 0 || static_cast<double>(sizes[i]) > kMaxOutput)
       return node.fail("sizes[%zu] is %" PRId64, i, sizes[i]);
   }
   const std::string_view policy = node.text("keep_aspect_ratio_policy", "stretch");
@@ -110,10 +110,9 @@ Status read_target(const TensorNode& node, std::span<const int> axes, Resizing* 
   if (policy == "stretch") return {};
   for (int axis : axes) {
     r->scale[static_cast<size_t>(axis)] = common;
-    r->out[axis] =
-        !known
-            ? kUnknownSize
-            : static_cast<int64_t>(std::min(common * static_cast<double>(x[axis]) + 0.5, kMaxSize));
+    r->out[axis] = !known ? kUnknownSize
+                          : static_cast<int64_t>(
+                                std::min(common * static_cast<double>(x[axis]) + 0.5, kMaxOutput));
   }
   return {};
 }

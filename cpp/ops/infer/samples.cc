@@ -8,18 +8,6 @@
 #include "ops/infer/spatial.h"
 
 namespace lmn::ops {
-namespace {
-
-constexpr int64_t kMaxSize = int64_t{1} << 31;
-
-bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
-
-Status expect_float(const TensorNode& node, int i) {
-  return node.expect_dtype(i, {DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
-}
-
-}  // namespace
-
 Status infer_GridSample(const TensorNode& node, TensorTypes outputs) {
   LMN_RETURN_IF_ERROR(node.expect_inputs(2, 2));
   LMN_RETURN_IF_ERROR(expect_float(node, 1));
