@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/thread_team.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "parallel/clock.h"
 #include "parallel/cpu_topology.h"
 #include "parallel/event_count.h"
+#include "parallel/fork_mark.h"
 #include "parallel/os_thread.h"
 
 namespace lmn::parallel {
@@ -73,7 +72,7 @@ struct ThreadTeam::Shared {
   std::exception_ptr first_error;
 
   int size = 1;
-  pid_t pid = 0;
+  ForkMark process;
 
   struct alignas(kCacheLine) Member {
     Shared* shared;
@@ -126,7 +125,6 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
   team->shared_ = std::make_unique<Shared>();
   Shared& shared = *team->shared_;
   shared.size = team->size_ = options.threads > 0 ? options.threads : default_thread_count();
-  shared.pid = getpid();
   // A team larger than the machine must not spin: the member it waits for needs the CPU.
   const int64_t default_spin_ns =
       team->size_ > affinity_cpu_count() ? kLeastSpinNs : kDefaultSpinNs;
@@ -149,18 +147,18 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
 ThreadTeam::~ThreadTeam() = default;
 
 Status ThreadTeam::check_usable() const {
-  if (size_ == 1 || getpid() == shared_->pid) return {};
+  if (size_ == 1 || shared_->process.is_here()) return {};
   return error(Code::kClosed,
                "the thread team was created in process %d and its threads do not exist in this "
                "forked child; create it after fork",
-               static_cast<int>(shared_->pid));
+               static_cast<int>(shared_->process.pid()));
 }
 
 void ThreadTeam::run_erased(Body body, void* context) {
   if (size_ == 1) return body(context, 0);
   Shared& shared = *shared_;
   // Else every wait below would be for threads that do not exist.
-  LMN_CHECK(getpid() == shared.pid);
+  LMN_CHECK(shared.process.is_here());
   shared.body = body;
   shared.context = context;
   const auto workers = static_cast<uint32_t>(size_ - 1);
