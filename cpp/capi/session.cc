@@ -73,6 +73,7 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   if (given.threads < 0)
     return error(Code::kInvalidArgument, "lmn_session_options.threads is %d; it is 0 or more",
                  given.threads);
+  LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_session_options.reserved"));
   auto session = std::make_shared<Session>();
   LMN_ASSIGN_OR_RETURN(session->device, cpu::create_cpu_device(""));
   session->threads = given.threads > 0 ? given.threads : parallel::default_thread_count();
@@ -88,6 +89,7 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   if (given.max_shapes > 0) options.max_specializations = given.max_shapes;
   options.max_arena_bytes = static_cast<int64_t>(
       std::min<uint64_t>(given.max_arena_bytes, std::numeric_limits<int64_t>::max()));
+  options.max_run_ns = given.max_run_ms * int64_t{1'000'000};
   LMN_ASSIGN_OR_RETURN(session->program,
                        plan::Program::create(std::move(graph), session->device, options));
   return session;
@@ -252,7 +254,7 @@ lmn_status lmn_session_run(lmn_session* session, const lmn_session_value* const*
       }
     }
     LMN_RETURN_IF_ERROR(session->object->with_team(
-        [&](parallel::ThreadTeam* team) { return program.run(in, out, team); }));
+        [&](parallel::ThreadTeam* team) { return program.run(in, out, {.team = team}); }));
     for (size_t i = 0; i < output_count; ++i) {
       if (outputs[i] != nullptr) continue;
       made[i]->object = std::move(out[i]);
@@ -299,7 +301,7 @@ lmn_status lmn_binding_run(lmn_binding* binding, lmn_error** err) {
   return guard(err, [&]() -> Outcome {
     LMN_REQUIRE_ONE(binding);
     return binding->session->with_team(
-        [&](parallel::ThreadTeam* team) { return binding->program->run(team); });
+        [&](parallel::ThreadTeam* team) { return binding->program->run({.team = team}); });
   });
 }
 

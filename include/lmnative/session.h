@@ -25,10 +25,15 @@ typedef struct lmn_session_options {
   int32_t threads;          /* 0: from affinity and cgroup quota; 1: the calling thread alone */
   uint32_t max_shapes;      /* combinations of input shapes that are kept; 0: 64 */
   uint32_t optimize;        /* LMN_DEFAULT, LMN_YES (the default) or LMN_NO */
-  uint64_t max_arena_bytes; /* of intermediate values of one run; more is LMN_UNSUPPORTED; 0: no
-                               limit */
+  uint64_t max_arena_bytes; /* of one run: intermediate values, values whose shape depends on data,
+                               outputs that it allocates, what was computed beforehand for inputs
+                               of these shapes; more is LMN_OUT_OF_MEMORY. What is kept between
+                               runs is bounded by the same. 0: no limit */
   const char *base_folder;  /* of lmn_session_bytes_create: where external data lies; NULL: there is
                                none */
+  uint32_t max_run_ms; /* a run that takes longer ends between two operators, or iterations of a
+                          loop, with LMN_TIMEOUT; 0: no limit */
+  uint32_t reserved;
 } lmn_session_options;
 
 /* Opens the ONNX file at `path`, operator sets 7 and newer. Weights stay in the mapped file.

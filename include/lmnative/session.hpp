@@ -127,6 +127,7 @@ struct SessionOptions {
   std::optional<bool> optimize{};
   uint64_t max_arena_bytes = 0;
   std::string base_folder{};  // of a model in memory: where external data lies
+  uint32_t max_run_ms = 0;
 };
 
 // An ONNX model. Any number of threads may run one.
@@ -209,6 +210,7 @@ class Session {
     given.optimize = detail::tri_state(options.optimize);
     given.max_arena_bytes = options.max_arena_bytes;
     given.base_folder = options.base_folder.empty() ? nullptr : options.base_folder.c_str();
+    given.max_run_ms = options.max_run_ms;
     return given;
   }
 

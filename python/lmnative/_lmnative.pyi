@@ -175,6 +175,7 @@ class Session:
         max_shapes: int,
         max_arena_bytes: int,
         base_folder: str | None,
+        max_run_ms: int,
     ) -> None: ...
     def set_converters(
         self,

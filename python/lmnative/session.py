@@ -70,8 +70,11 @@ class Session:
         threads: Worker threads; default 0: usable CPUs. Results do not depend on it.
         optimize: False: run the graph as the file has it.
         max_shapes: Combinations of input shapes that stay prepared; default 0: 64.
-        max_arena_bytes: UnsupportedError for a run whose intermediate values need more; default 0: no limit.
+        max_arena_bytes: OutOfMemoryError for a run that needs more: intermediate values, outputs, and what is computed
+            beforehand. What stays between runs is bounded by the same. Default 0: no limit.
         base_folder: Where the external data of a model given as bytes lies.
+        max_run_ms: A run that takes longer ends, between two operators or iterations of a loop, with
+            WaitTimeoutError; default 0: no limit.
 
     Raises:
         NotFoundError, CorruptError: no such file; a damaged one.
@@ -87,6 +90,7 @@ class Session:
         max_shapes: int = 0,
         max_arena_bytes: int = 0,
         base_folder: str | os.PathLike[str] | None = None,
+        max_run_ms: int = 0,
     ) -> None:
         import os
 
@@ -105,6 +109,7 @@ class Session:
             integer("max_shapes", max_shapes, 0, 2**32 - 1),
             integer("max_arena_bytes", max_arena_bytes, 0, 2**64 - 1),
             None if base_folder is None else os.fsdecode(base_folder),
+            integer("max_run_ms", max_run_ms, 0, 2**32 - 1),
         )
         self._inputs = self._handle.inputs()
         self._outputs = self._handle.outputs()

@@ -50,13 +50,14 @@ class Session {
   // `source`: the path of a model, the model itself as bytes, or a Graph.
   Session(const py::object& source, bool is_path, int32_t threads, uint32_t optimize,
           uint32_t max_shapes, uint64_t max_arena_bytes,
-          const std::optional<std::string>& base_folder) {
+          const std::optional<std::string>& base_folder, uint32_t max_run_ms) {
     auto options = sized<lmn_session_options>();
     options.threads = threads;
     options.optimize = optimize;
     options.max_shapes = max_shapes;
     options.max_arena_bytes = max_arena_bytes;
     options.base_folder = base_folder ? base_folder->c_str() : nullptr;
+    options.max_run_ms = max_run_ms;
     const lmn_graph* graph =
         py::isinstance<Graph>(source) ? source.cast<const Graph&>().get() : nullptr;
     const std::string_view bytes =
@@ -287,7 +288,7 @@ py::tuple port_tuple(const lmn_port_info& info) {
 void bind_session(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init<const py::object&, bool, int32_t, uint32_t, uint32_t, uint64_t,
-                    const std::optional<std::string>&>())
+                    const std::optional<std::string>&, uint32_t>())
       .def("set_converters", &Session::set_converters)
       .def("run", &Session::run)
       .def("inputs", [](const Session& self) { return self.ports(true); })

@@ -265,13 +265,15 @@ FIELD(lmn_pool_stats, requested_bytes, 72, 8);
 FIELD(lmn_pool_stats, granted_bytes, 80, 8);
 FIELD(lmn_pool_stats, promoted_size_count, 88, 8);
 
-SIZE(lmn_session_options, 32);
+SIZE(lmn_session_options, 40);
 FIELD(lmn_session_options, struct_size, 0, 4);
 FIELD(lmn_session_options, threads, 4, 4);
 FIELD(lmn_session_options, max_shapes, 8, 4);
 FIELD(lmn_session_options, optimize, 12, 4);
 FIELD(lmn_session_options, max_arena_bytes, 16, 8);
 FIELD(lmn_session_options, base_folder, 24, 8);
+FIELD(lmn_session_options, max_run_ms, 32, 4);
+FIELD(lmn_session_options, reserved, 36, 4);
 
 SIZE(lmn_session_info, 16);
 FIELD(lmn_session_info, struct_size, 0, 4);

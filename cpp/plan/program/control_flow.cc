@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "plan/program/program.h"
+#include "plan/program/run_context.h"
 #include "plan/program/specialization.h"
 
 namespace lmn::plan {
@@ -133,8 +134,9 @@ const graph::ValueType& output_type(const Program& body, size_t i) {
   return body.outputs()[i].type;
 }
 
-Status run_loop(const graph::Node& node, const Program& body, const AllocateFn& allocate,
-                Arguments inputs, std::span<RuntimeValue> outputs, parallel::ThreadTeam* team) {
+Status run_loop(const graph::Node& node, const Program& body, Arguments inputs,
+                std::span<RuntimeValue> outputs, const RunContext& context) {
+  const AllocateFn& allocate = *context.allocate;
   const auto captures = static_cast<size_t>(node.attributes.get_or<int64_t>("captures", 0));
   const size_t carried = inputs.size() - 2 - captures;
   int64_t limit = std::numeric_limits<int64_t>::max();
@@ -152,7 +154,7 @@ Status run_loop(const graph::Node& node, const Program& body, const AllocateFn& 
     LMN_ASSIGN_OR_RETURN(arguments[0], make_scalar(allocate, DType::kI64, iteration));
     LMN_ASSIGN_OR_RETURN(arguments[1], make_scalar(allocate, DType::kBool, uint8_t{go_on}));
     std::vector<RuntimeValue> results(1 + outputs.size());
-    LMN_RETURN_IF_ERROR(body.run(arguments, results, team));
+    LMN_RETURN_IF_ERROR(body.run_in(arguments, results, context));
     LMN_ASSIGN_OR_RETURN(go_on, scalar<uint8_t>(node, results[0], DType::kBool, "the condition"));
     for (size_t i = 0; i < carried; ++i) arguments[2 + i] = std::move(results[1 + i]);
     for (size_t i = 0; i < stacks.size(); ++i)
@@ -167,8 +169,9 @@ Status run_loop(const graph::Node& node, const Program& body, const AllocateFn& 
   return {};
 }
 
-Status run_scan(const graph::Node& node, const Program& body, const AllocateFn& allocate,
-                Arguments inputs, std::span<RuntimeValue> outputs, parallel::ThreadTeam* team) {
+Status run_scan(const graph::Node& node, const Program& body, Arguments inputs,
+                std::span<RuntimeValue> outputs, const RunContext& context) {
+  const AllocateFn& allocate = *context.allocate;
   const auto captures = static_cast<size_t>(node.attributes.get_or<int64_t>("captures", 0));
   const auto scanned = static_cast<size_t>(node.attributes.get<int64_t>("num_scan_inputs"));
   const size_t states = inputs.size() - captures - scanned;
@@ -203,7 +206,7 @@ Status run_scan(const graph::Node& node, const Program& body, const AllocateFn& 
                                       reversed ? iterations - 1 - iteration : iteration));
     }
     std::vector<RuntimeValue> results(outputs.size());
-    LMN_RETURN_IF_ERROR(body.run(arguments, results, team));
+    LMN_RETURN_IF_ERROR(body.run_in(arguments, results, context));
     for (size_t i = 0; i < states; ++i) arguments[i] = std::move(results[i]);
     for (size_t i = 0; i < stacks.size(); ++i)
       LMN_RETURN_IF_ERROR(stacks[i].add(node, results[states + i]));
@@ -219,7 +222,7 @@ Status run_scan(const graph::Node& node, const Program& body, const AllocateFn& 
 }
 
 Status run_sequence_map(const graph::Node& node, const Program& body, Arguments inputs,
-                        std::span<RuntimeValue> outputs, parallel::ThreadTeam* team) {
+                        std::span<RuntimeValue> outputs, const RunContext& context) {
   const auto captures = static_cast<size_t>(node.attributes.get_or<int64_t>("captures", 0));
   const size_t own = inputs.size() - captures;
   if (own == 0 || inputs[0] == nullptr || inputs[0]->kind != ValueKind::kSequence)
@@ -238,7 +241,7 @@ Status run_sequence_map(const graph::Node& node, const Program& body, Arguments 
         return fail(node, "sequences are of different lengths");
       arguments.push_back(each ? inputs[i]->items[item] : *inputs[i]);
     }
-    LMN_RETURN_IF_ERROR(body.run(arguments, results, team));
+    LMN_RETURN_IF_ERROR(body.run_in(arguments, results, context));
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i].items.push_back(std::move(results[i]));
   }
   return {};
@@ -247,7 +250,7 @@ Status run_sequence_map(const graph::Node& node, const Program& body, Arguments 
 }  // namespace
 
 Status Program::run_control(graph::NodeId n, Arguments inputs, std::span<RuntimeValue> outputs,
-                            parallel::ThreadTeam* team) const {
+                            const RunContext& context) const {
   const graph::Node& node = graph_.node(n);
   const std::vector<std::unique_ptr<Program>>& children = children_[static_cast<size_t>(n)];
   switch (tensor_op(node.op)) {
@@ -257,14 +260,14 @@ Status Program::run_control(graph::NodeId n, Arguments inputs, std::span<Runtime
       std::vector<RuntimeValue> arguments;
       for (const RuntimeValue* value : inputs.subspan(1)) arguments.push_back(*value);
       // Attributes are in the order of their names: else_branch, then_branch.
-      return children[taken != 0 ? 1 : 0]->run(arguments, outputs, team);
+      return children[taken != 0 ? 1 : 0]->run_in(arguments, outputs, context);
     }
     case ops::TensorOp::kLoop:
-      return run_loop(node, *children[0], allocate_, inputs, outputs, team);
+      return run_loop(node, *children[0], inputs, outputs, context);
     case ops::TensorOp::kScan:
-      return run_scan(node, *children[0], allocate_, inputs, outputs, team);
+      return run_scan(node, *children[0], inputs, outputs, context);
     case ops::TensorOp::kSequenceMap:
-      return run_sequence_map(node, *children[0], inputs, outputs, team);
+      return run_sequence_map(node, *children[0], inputs, outputs, context);
     default:
       break;
   }

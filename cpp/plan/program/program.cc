@@ -9,6 +9,7 @@
 #include "graph/tensor_types.h"
 #include "ops/kernel.h"
 #include "plan/arena.h"
+#include "plan/program/run_context.h"
 #include "plan/program/specialization.h"
 
 namespace lmn::plan {
@@ -16,18 +17,6 @@ namespace {
 
 using ops::RuntimeValue;
 using ops::ValueKind;
-
-// Below so much work, waking a team costs more than it saves.
-constexpr double kTeamNs = 30'000;
-
-ops::TensorType type_of(const RuntimeValue& value) {
-  ops::TensorType type;
-  type.dtype = value.tensor.dtype;
-  type.kind = value.kind;
-  if (value.kind == ValueKind::kTensor) type.shape = value.tensor.shape;
-  if (!value.items.empty() && value.kind != ValueKind::kMap) type.item = value.items[0].kind;
-  return type;
-}
 
 // Memory of the device, which keeps the device.
 struct OwnedBlock {
@@ -58,21 +47,32 @@ AllocateFn allocator(std::shared_ptr<Device> device) {
   };
 }
 
-bool same_type(const ops::TensorType& a, const ops::TensorType& b) {
-  return a.dtype == b.dtype && a.kind == b.kind && a.shape == b.shape;
-}
-
-std::string type_text(const ops::TensorType& type) {
-  constexpr std::string_view kKinds[] = {"", "sequence ", "optional ", "map "};
-  std::string out(kKinds[static_cast<int>(type.kind)]);
-  out += info(type.dtype).name;
-  return type.kind == ValueKind::kTensor ? out + type.shape.to_string() : out;
+// What is allocated holds its bytes of the budget, and some for what holds it.
+AllocateFn limited_allocator(const AllocateFn& allocate, std::shared_ptr<MemoryBudget> budget) {
+  struct Owner {
+    std::shared_ptr<void> memory;
+    BudgetShare share;
+  };
+  return
+      [&allocate, budget = std::move(budget)](DType dtype, const Shape& shape) -> Result<Tensor> {
+        LMN_ASSIGN_OR_RETURN(const int64_t bytes, tensor_bytes(dtype, shape));
+        LMN_ASSIGN_OR_RETURN(BudgetShare share,
+                             BudgetShare::take(budget, bytes + int64_t{sizeof(OwnedBlock)} +
+                                                           int64_t{sizeof(RuntimeValue)}));
+        LMN_ASSIGN_OR_RETURN(Tensor tensor, allocate(dtype, shape));
+        tensor.owner = std::make_shared<Owner>(Owner{std::move(tensor.owner), std::move(share)});
+        return tensor;
+      };
 }
 
 }  // namespace
 
-Program::Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options)
-    : graph_(std::move(graph)), device_(std::move(device)), options_(options) {
+Program::Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options,
+                 std::shared_ptr<FrameCache> cache)
+    : graph_(std::move(graph)),
+      device_(std::move(device)),
+      options_(options),
+      cache_(std::move(cache)) {
   allocate_ = allocator(device_);
 }
 
@@ -80,11 +80,18 @@ Program::~Program() = default;
 
 Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, std::shared_ptr<Device> device,
                                                  const ProgramOptions& options) {
+  return create(std::move(graph), std::move(device), options,
+                std::make_shared<FrameCache>(options.max_arena_bytes));
+}
+
+Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, std::shared_ptr<Device> device,
+                                                 const ProgramOptions& options,
+                                                 std::shared_ptr<FrameCache> cache) {
   if (device->kernels().tensor.bind == nullptr) {
     return error(Code::kUnsupported, "device %s has no kernels for general tensors",
                  device->name().c_str());
   }
-  std::unique_ptr<Program> program(new Program(std::move(graph), device, options));
+  std::unique_ptr<Program> program(new Program(std::move(graph), device, options, cache));
   for (graph::ValueId id : program->graph_.inputs)
     program->inputs_.push_back({program->graph_.value(id).name, program->graph_.value(id).type});
   for (const graph::Output& output : program->graph_.outputs)
@@ -98,7 +105,8 @@ Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, std::shared
     for (const auto& [key, value] : node.attributes.entries()) {
       const auto* subgraph = std::get_if<std::shared_ptr<const graph::Graph>>(&value);
       if (subgraph == nullptr) continue;
-      LMN_ASSIGN_OR_RETURN(std::unique_ptr<Program> child, create(**subgraph, device, options));
+      LMN_ASSIGN_OR_RETURN(std::unique_ptr<Program> child,
+                           create(**subgraph, device, options, cache));
       children.push_back(std::move(child));
     }
   }
@@ -185,21 +193,22 @@ Result<std::shared_ptr<const Specialization>> Program::specialize(
     LMN_RETURN_IF_ERROR(check_input(i, inputs[i], &symbols));
     types.push_back(type_of(inputs[i]));
   }
+  AllocateFn limited;
+  const RunContext context = make_context({}, &limited);  // a budget of its own
   LMN_ASSIGN_OR_RETURN(std::shared_ptr<const Specialization> made,
                        make_specialization(graph_, device_->kernels().tensor, prepared_,
-                                           std::move(types), allocate_));
-  if (options_.max_arena_bytes > 0 && made->arena_bytes > options_.max_arena_bytes) {
-    return error(Code::kUnsupported,
-                 "inputs of these shapes need %" PRId64
-                 " bytes of intermediate values; the limit is "
-                 "%" PRId64,
-                 made->arena_bytes, options_.max_arena_bytes);
-  }
+                                           std::move(types), *context.allocate, cache_));
   const std::lock_guard lock(mutex_);
   specializations_.insert(specializations_.begin(), made);
-  if (static_cast<int64_t>(specializations_.size()) > options_.max_specializations)
+  while (static_cast<int64_t>(specializations_.size()) > options_.max_specializations ||
+         (specializations_.size() > 1 && !cache_->fits(0))) {
     specializations_.pop_back();
+  }
   return made;
+}
+
+int64_t Program::frame_bytes(const Specialization& s, int workers) const {
+  return s.arena_bytes + workers * s.scratch_bytes + kAlignment;
 }
 
 Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int workers) const {
@@ -211,78 +220,96 @@ Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int 
       s.frames.pop_back();
     }
   }
-  if (frame != nullptr && frame->workers >= workers) return frame;
+  if (frame != nullptr) {
+    cache_->add(-static_cast<int64_t>(frame->arena.bytes()));
+    if (frame->workers >= workers) return frame;
+  }
   frame = std::make_unique<Frame>();
   frame->workers = workers;
   frame->table = s.table;
-  LMN_ASSIGN_OR_RETURN(
-      frame->arena,
-      DeviceBlock::create_uninitialized(
-          *device_, static_cast<size_t>(s.arena_bytes + workers * s.scratch_bytes + 64)));
+  LMN_ASSIGN_OR_RETURN(frame->arena, DeviceBlock::create_uninitialized(
+                                         *device_, static_cast<size_t>(frame_bytes(s, workers))));
   for (const Specialization::Placement& p : s.placements)
     frame->table[static_cast<size_t>(p.root)] = frame->arena.data() + p.offset;
   if (s.has_late) frame->late.resize(graph_.values.size());
   return frame;
 }
 
+void Program::keep_frame(const Specialization& s, std::unique_ptr<Frame> frame) const {
+  if (s.has_late) std::fill(frame->late.begin(), frame->late.end(), RuntimeValue{});
+  frame->failure.store(nullptr, std::memory_order_relaxed);
+  frame->stopped.store(false, std::memory_order_relaxed);
+  const auto bytes = static_cast<int64_t>(frame->arena.bytes());
+  const std::lock_guard lock(s.mutex);
+  if (!cache_->fits(bytes)) return;
+  cache_->add(bytes);
+  s.frames.push_back(std::move(frame));
+}
+
+RunContext Program::make_context(const RunOptions& options, AllocateFn* limited,
+                                 std::shared_ptr<MemoryBudget> budget) const {
+  RunContext context;
+  context.team = options.team;
+  context.cancelled = options.cancelled;
+  context.allocate = &allocate_;
+  if (options_.max_run_ns > 0) {
+    context.max_run_ns = options_.max_run_ns;
+    context.deadline_ns = parallel::deadline_after(options_.max_run_ns);
+  }
+  if (options_.max_arena_bytes > 0) {
+    context.budget = budget != nullptr ? std::move(budget)
+                                       : std::make_shared<MemoryBudget>(options_.max_arena_bytes);
+    *limited = limited_allocator(allocate_, context.budget);
+    context.allocate = limited;
+  }
+  return context;
+}
+
 Status Program::run(std::span<const RuntimeValue> inputs, std::span<RuntimeValue> outputs,
-                    parallel::ThreadTeam* team) const {
+                    const RunOptions& options) const {
+  AllocateFn limited;
+  return run_in(inputs, outputs, make_context(options, &limited));
+}
+
+Status Program::run_in(std::span<const RuntimeValue> inputs, std::span<RuntimeValue> outputs,
+                       const RunContext& context) const {
   if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size()) {
     return error(Code::kInvalidArgument, "%zu inputs and %zu outputs, expected %zu and %zu",
                  inputs.size(), outputs.size(), inputs_.size(), outputs_.size());
   }
+  LMN_RETURN_IF_ERROR(context.check());
   LMN_ASSIGN_OR_RETURN(const std::shared_ptr<const Specialization> s, specialize(inputs));
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<Frame> frame,
-                       take_frame(*s, team == nullptr ? 1 : team->size()));
-  Status status = set_operands(*s, *frame, inputs, outputs);
-  if (status.ok()) status = execute(*s, *frame, outputs, team);
-  if (s->has_late) std::fill(frame->late.begin(), frame->late.end(), RuntimeValue{});
-  frame->failure.store(nullptr, std::memory_order_relaxed);
-  const std::lock_guard lock(s->mutex);
-  s->frames.push_back(std::move(frame));
+  const int workers = context.team == nullptr ? 1 : context.team->size();
+  LMN_ASSIGN_OR_RETURN(
+      const BudgetShare memory,
+      BudgetShare::take(context.budget, s->owned_bytes + frame_bytes(*s, workers)));
+  LMN_ASSIGN_OR_RETURN(std::unique_ptr<Frame> frame, take_frame(*s, workers));
+  Status status = set_operands(*s, *frame, inputs, outputs, *context.allocate);
+  if (status.ok()) status = execute(*s, *frame, outputs, context);
+  keep_frame(*s, std::move(frame));
   return status;
 }
 
 Status Program::set_operands(const Specialization& s, Frame& frame,
-                             std::span<const RuntimeValue> inputs,
-                             std::span<RuntimeValue> outputs) const {
+                             std::span<const RuntimeValue> inputs, std::span<RuntimeValue> outputs,
+                             const AllocateFn& allocate) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto id = static_cast<size_t>(graph_.inputs[i]);
     frame.table[id] = inputs[i].tensor.data;
     if (s.states[id] == ValueState::kLate) frame.late[id] = inputs[i];
   }
-  return bind_outputs(s, frame, outputs);
+  return bind_outputs(s, frame, outputs, allocate);
 }
 
-Status Program::execute(const Specialization& s, Frame& frame, std::span<RuntimeValue> outputs,
-                        parallel::ThreadTeam* team) const {
-  for (size_t begin = 0; begin < s.stages.size();) {
-    size_t end = begin;
-    while (end < s.stages.size() && !s.stages[end].late) ++end;
-    run_stages(s, frame, begin, end, team);
-    if (const char* what = frame.failure.load(std::memory_order_relaxed); what != nullptr)
-      return error(Code::kInvalidArgument, "%s", what);
-    if (end < s.stages.size()) {
-      LMN_RETURN_IF_ERROR(run_late(s, frame, s.stages[end].node, team));
-      ++end;
-    }
-    begin = end;
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!s.output_is_direct[i]) LMN_RETURN_IF_ERROR(finish_output(s, frame, i, &outputs[i]));
-  }
-  return {};
-}
-
-Status Program::bind_outputs(const Specialization& s, Frame& frame,
-                             std::span<RuntimeValue> outputs) const {
+Status Program::bind_outputs(const Specialization& s, Frame& frame, std::span<RuntimeValue> outputs,
+                             const AllocateFn& allocate) const {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto id = static_cast<size_t>(graph_.outputs[i].value);
     if (s.states[id] == ValueState::kLate) continue;  // its type is known at the end
     RuntimeValue& output = outputs[i];
     const ops::TensorType& type = s.values[id].type;
     if (output.tensor.data == nullptr) {
-      LMN_ASSIGN_OR_RETURN(output.tensor, allocate_(type.dtype, type.shape));
+      LMN_ASSIGN_OR_RETURN(output.tensor, allocate(type.dtype, type.shape));
       output.kind = ValueKind::kTensor;
     } else if (!same_type(type_of(output), type)) {
       return error(Code::kInvalidArgument, "the buffer of output '%s' is %s, expected %s",
@@ -305,16 +332,23 @@ Result<std::unique_ptr<BoundProgram>> Program::bind(std::vector<RuntimeValue> in
   bound->inputs_ = std::move(inputs);
   bound->outputs_ = std::move(outputs);
   LMN_ASSIGN_OR_RETURN(bound->specialization_, specialize(bound->inputs_));
-  LMN_ASSIGN_OR_RETURN(bound->frame_, take_frame(*bound->specialization_, workers));
+  const Specialization& s = *bound->specialization_;
+  AllocateFn limited;
+  const RunContext context = make_context({}, &limited);
+  LMN_ASSIGN_OR_RETURN(BudgetShare memory,
+                       BudgetShare::take(context.budget, s.owned_bytes + frame_bytes(s, workers)));
+  bound->memory_ = std::make_unique<BudgetShare>(std::move(memory));
+  bound->budget_ = context.budget;
+  LMN_ASSIGN_OR_RETURN(bound->frame_, take_frame(s, workers));
   LMN_RETURN_IF_ERROR(
-      set_operands(*bound->specialization_, *bound->frame_, bound->inputs_, bound->outputs_));
+      set_operands(s, *bound->frame_, bound->inputs_, bound->outputs_, *context.allocate));
   return bound;
 }
 
 BoundProgram::BoundProgram(const Program& program) : program_(program) {}
 BoundProgram::~BoundProgram() = default;
 
-Status BoundProgram::run(parallel::ThreadTeam* team) {
+Status BoundProgram::run(const RunOptions& options) {
   const Specialization& s = *specialization_;
   if (s.has_late) {
     std::fill(frame_->late.begin(), frame_->late.end(), RuntimeValue{});
@@ -323,138 +357,14 @@ Status BoundProgram::run(parallel::ThreadTeam* team) {
       if (s.states[id] == ValueState::kLate) frame_->late[id] = inputs_[i];
     }
   }
-  Status status = program_.execute(s, *frame_, outputs_, team);
-  if (!status.ok()) frame_->failure.store(nullptr, std::memory_order_relaxed);
+  AllocateFn limited;
+  RunContext context = program_.make_context(options, &limited, budget_);
+  Status status = program_.execute(s, *frame_, outputs_, context);
+  if (!status.ok()) {
+    frame_->failure.store(nullptr, std::memory_order_relaxed);
+    frame_->stopped.store(false, std::memory_order_relaxed);
+  }
   return status;
-}
-
-namespace {
-
-void copy_elements(const Tensor& from, const Tensor& to) {
-  const int64_t count = from.shape.elements();
-  if (from.dtype == DType::kString) {
-    std::copy_n(from.as<std::string>(), count, to.as<std::string>());
-  } else if (count > 0) {
-    std::memcpy(to.data, from.data, static_cast<size_t>(count * element_bytes(from.dtype)));
-  }
-}
-
-}  // namespace
-
-// An output that is no stage's own: late, known, an input, or also another output.
-Status Program::finish_output(const Specialization& s, Frame& frame, size_t i,
-                              RuntimeValue* output) const {
-  const auto id = static_cast<size_t>(graph_.outputs[i].value);
-  if (s.states[id] != ValueState::kLate) {
-    Tensor from;
-    from.dtype = output->tensor.dtype;
-    from.shape = output->tensor.shape;
-    from.data = frame.table[static_cast<size_t>(s.roots[id])];
-    copy_elements(from, output->tensor);
-    return {};
-  }
-  const RuntimeValue& late = frame.late[id];
-  if (output->tensor.data == nullptr) {
-    // Tensors that somebody lent (an input that comes out again) are not ours to hand over.
-    *output = late;
-    if (late.kind == ValueKind::kTensor && late.tensor.owner == nullptr) {
-      LMN_ASSIGN_OR_RETURN(output->tensor, allocate_(late.tensor.dtype, late.tensor.shape));
-      copy_elements(late.tensor, output->tensor);
-    }
-    return {};
-  }
-  if (!same_type(type_of(*output), type_of(late))) {
-    return error(Code::kInvalidArgument, "the buffer of output '%s' is %s, and the result is %s",
-                 outputs_[i].name.c_str(), type_text(type_of(*output)).c_str(),
-                 type_text(type_of(late)).c_str());
-  }
-  copy_elements(late.tensor, output->tensor);
-  return {};
-}
-
-void Program::run_stages(const Specialization& s, Frame& frame, size_t begin, size_t end,
-                         parallel::ThreadTeam* team) const {
-  if (begin == end) return;
-  double cost = 0;
-  for (size_t i = begin; i < end; ++i) cost += s.stages[i].cost;
-  const int workers = team != nullptr && cost >= kTeamNs ? team->size() : 1;
-  const auto walk = [&](int index) {
-    std::byte* scratch = frame.arena.data() + s.arena_bytes + index * s.scratch_bytes;
-    const ops::Worker share{index, index, workers, scratch, nullptr};
-    const ops::Worker alone{index, 0, 1, scratch, nullptr};
-    for (size_t i = begin; i < end; ++i) {
-      const ProgramStage& stage = s.stages[i];
-      if (stage.barrier_before && workers > 1 && i > begin) team->barrier(index);
-      const int32_t* operands = s.operands.data() + stage.operands;
-      const auto inputs = static_cast<size_t>(s.operand_counts[i]);
-      const ops::Operands io{frame.table.data(),
-                             {operands, inputs},
-                             {operands + inputs, graph_.node(stage.node).outputs.size()},
-                             &frame.failure};
-      if (stage.kernel.splits) {
-        stage.kernel.run(stage.kernel.state.get(), io, share);
-      } else if (static_cast<int>(i % static_cast<size_t>(workers)) == index) {
-        stage.kernel.run(stage.kernel.state.get(), io, alone);
-      }
-    }
-  };
-  if (workers == 1) {
-    walk(0);
-  } else {
-    team->run(walk);
-  }
-}
-
-Status Program::run_late(const Specialization& s, Frame& frame, graph::NodeId n,
-                         parallel::ThreadTeam* team) const {
-  const graph::Node& node = graph_.node(n);
-  const ops::TensorOp op = tensor_op(node.op);
-  std::vector<RuntimeValue> placed(node.inputs.size());
-  std::vector<const RuntimeValue*> inputs(node.inputs.size(), nullptr);
-  std::vector<ops::Operand> operands(node.inputs.size());
-  const bool keeps = ops::op_class(op) != ops::OpClass::kKernel || keeps_bytes(op);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (node.inputs[i] == graph::kNone) continue;
-    const auto id = static_cast<size_t>(node.inputs[i]);
-    if (s.states[id] == ValueState::kLate) {
-      inputs[i] = &frame.late[id];
-    } else {
-      Tensor& tensor = placed[i].tensor;
-      tensor.dtype = s.values[id].type.dtype;
-      tensor.shape = s.values[id].type.shape;
-      tensor.data = frame.table[static_cast<size_t>(s.roots[id])];
-      inputs[i] = &placed[i];
-    }
-    if (keeps && inputs[i]->kind == ValueKind::kTensor && inputs[i]->tensor.owner == nullptr) {
-      // What comes out may hold what went in for longer than the arena does.
-      RuntimeValue copy;
-      LMN_ASSIGN_OR_RETURN(copy.tensor,
-                           allocate_(inputs[i]->tensor.dtype, inputs[i]->tensor.shape));
-      copy_elements(inputs[i]->tensor, copy.tensor);
-      placed[i] = std::move(copy);
-      inputs[i] = &placed[i];
-    }
-    operands[i].present = true;
-    operands[i].type = type_of(*inputs[i]);
-    if (inputs[i]->kind == ValueKind::kTensor) operands[i].data = inputs[i]->tensor.data;
-  }
-  std::vector<RuntimeValue> outputs(node.outputs.size());
-  const ops::TensorNode view(op, node.attributes, node.name, operands,
-                             static_cast<int>(outputs.size()),
-                             prepared_[static_cast<size_t>(n)].get());
-  if (ops::op_class(op) == ops::OpClass::kControl) {
-    LMN_RETURN_IF_ERROR(run_control(n, inputs, outputs, team));
-  } else if (keeps_bytes(op)) {
-    std::vector<ops::TensorType> types(1);
-    LMN_RETURN_IF_ERROR(ops::infer(view, types));
-    outputs[0] = *inputs[0];
-    if (outputs[0].kind == ValueKind::kTensor) outputs[0].tensor.shape = types[0].shape;
-  } else {
-    LMN_RETURN_IF_ERROR(compute_now(device_->kernels().tensor, view, inputs, outputs, allocate_));
-  }
-  for (size_t i = 0; i < outputs.size(); ++i)
-    frame.late[static_cast<size_t>(node.outputs[i])] = std::move(outputs[i]);
-  return {};
 }
 
 Result<std::vector<Tensor>> evaluate(const std::shared_ptr<Device>& device,

@@ -9,6 +9,7 @@
 // intermediate values. Results do not depend on the team (DESIGN section 7).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -28,8 +29,20 @@ struct ProgramOptions {
   // Combinations of input shapes whose specialisations are kept; the least recently used goes
   // first.
   int64_t max_specializations = 64;
-  // UNSUPPORTED names a run whose intermediate values need more bytes than this; 0: no limit.
+  // Bytes of one run: intermediate values, values whose shape depends on data, outputs that it
+  // allocates, and what was computed beforehand for inputs of these shapes. What is kept between
+  // runs is bounded by the same number. 0: no limit.
   int64_t max_arena_bytes = 0;
+  // A run that takes longer ends between two operators or iterations. 0: no limit.
+  int64_t max_run_ns = 0;
+};
+
+// What one run is given.
+struct RunOptions {
+  // Null, or one that nobody else uses now; without it the calling thread does everything.
+  parallel::ThreadTeam* team = nullptr;
+  // Set by any thread: the run ends between two operators or iterations. Null: nobody does.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 struct ProgramPort {
@@ -39,6 +52,10 @@ struct ProgramPort {
 
 struct Specialization;
 struct Frame;
+struct RunContext;
+class BudgetShare;
+class MemoryBudget;
+class FrameCache;
 class Program;
 using AllocateFn = ops::AllocateTensor;
 
@@ -47,13 +64,15 @@ using AllocateFn = ops::AllocateTensor;
 class BoundProgram {
  public:
   ~BoundProgram();
-  Status run(parallel::ThreadTeam* team);
+  Status run(const RunOptions& options);
 
  private:
   friend class Program;
   explicit BoundProgram(const Program& program);
 
   const Program& program_;
+  std::shared_ptr<MemoryBudget> budget_;
+  std::unique_ptr<BudgetShare> memory_;
   std::shared_ptr<const Specialization> specialization_;
   std::unique_ptr<Frame> frame_;
   std::vector<ops::RuntimeValue> inputs_, outputs_;
@@ -75,46 +94,62 @@ class Program {
 
   // Inputs are lent for the call, aligned to their element size. An output whose tensor has data is
   // the caller's buffer and must have the output's type; the others are allocated, 64-byte aligned.
-  // `team`: null, or one that nobody else uses now; without it the calling thread does everything.
-  // INVALID_ARGUMENT names an input and what it should be, or an operator and what its data lack.
+  // INVALID_ARGUMENT names an input and what it should be, or an operator and what its data lack;
+  // OUT_OF_MEMORY and TIMEOUT name the limit that was reached; CANCELLED.
   Status run(std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs,
-             parallel::ThreadTeam* team) const;
+             const RunOptions& options) const;
   // All outputs have data: the caller's buffers. `workers`: the most that a team of a run will
   // have.
   Result<std::unique_ptr<BoundProgram>> bind(std::vector<ops::RuntimeValue> inputs,
                                              std::vector<ops::RuntimeValue> outputs,
                                              int workers) const;
 
+  // As run(), of a subgraph in the run of the program that it is part of.
+  Status run_in(std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs,
+                const RunContext& context) const;
+
  private:
   friend class BoundProgram;
-  Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options);
+  Program(graph::Graph graph, std::shared_ptr<Device> device, const ProgramOptions& options,
+          std::shared_ptr<FrameCache> cache);
+  static Result<std::unique_ptr<Program>> create(graph::Graph graph, std::shared_ptr<Device> device,
+                                                 const ProgramOptions& options,
+                                                 std::shared_ptr<FrameCache> cache);
 
+  // `budget`: null for a new one, where there is a limit. The context points to `limited`.
+  RunContext make_context(const RunOptions& options, AllocateFn* limited,
+                          std::shared_ptr<MemoryBudget> budget = nullptr) const;
   Status check_input(size_t i, const ops::RuntimeValue& value,
                      std::vector<std::pair<std::string, int64_t>>* symbols) const;
   Result<std::shared_ptr<const Specialization>> specialize(
       std::span<const ops::RuntimeValue> inputs) const;
+  int64_t frame_bytes(const Specialization& s, int workers) const;
   Result<std::unique_ptr<Frame>> take_frame(const Specialization& s, int workers) const;
+  void keep_frame(const Specialization& s, std::unique_ptr<Frame> frame) const;
   Status set_operands(const Specialization& s, Frame& frame,
                       std::span<const ops::RuntimeValue> inputs,
-                      std::span<ops::RuntimeValue> outputs) const;
-  Status execute(const Specialization& s, Frame& frame, std::span<ops::RuntimeValue> outputs,
-                 parallel::ThreadTeam* team) const;
-  Status bind_outputs(const Specialization& s, Frame& frame,
-                      std::span<ops::RuntimeValue> outputs) const;
-  Status finish_output(const Specialization& s, Frame& frame, size_t i,
-                       ops::RuntimeValue* output) const;
-  void run_stages(const Specialization& s, Frame& frame, size_t begin, size_t end,
-                  parallel::ThreadTeam* team) const;
-  Status run_late(const Specialization& s, Frame& frame, graph::NodeId node,
-                  parallel::ThreadTeam* team) const;
+                      std::span<ops::RuntimeValue> outputs, const AllocateFn& allocate) const;
+  Status bind_outputs(const Specialization& s, Frame& frame, std::span<ops::RuntimeValue> outputs,
+                      const AllocateFn& allocate) const;
   Status prepare();
+  // execution.cc
+  Status execute(const Specialization& s, Frame& frame, std::span<ops::RuntimeValue> outputs,
+                 const RunContext& context) const;
+  Status finish_output(const Specialization& s, Frame& frame, size_t i, ops::RuntimeValue* output,
+                       const AllocateFn& allocate) const;
+  Status run_stages(const Specialization& s, Frame& frame, size_t begin, size_t end,
+                    const RunContext& context) const;
+  Status run_late(const Specialization& s, Frame& frame, graph::NodeId node,
+                  const RunContext& context) const;
+  // control_flow.cc
   Status run_control(graph::NodeId node, std::span<const ops::RuntimeValue* const> inputs,
-                     std::span<ops::RuntimeValue> outputs, parallel::ThreadTeam* team) const;
+                     std::span<ops::RuntimeValue> outputs, const RunContext& context) const;
 
   graph::Graph graph_;
   const std::shared_ptr<Device> device_;
   const ProgramOptions options_;
-  AllocateFn allocate_;
+  const std::shared_ptr<FrameCache> cache_;  // of the whole program, with its subgraphs
+  AllocateFn allocate_;                      // without a limit
   std::vector<ProgramPort> inputs_, outputs_;
   // Of every node: the programs of its subgraphs, in the order of its attributes.
   std::vector<std::vector<std::unique_ptr<Program>>> children_;

@@ -2,6 +2,7 @@
 #include "plan/program/specialization.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <unordered_set>
 
@@ -20,6 +21,8 @@ using ops::TensorType;
 // Results up to so many bytes are kept with a specialisation; larger ones are computed in every run
 // (what follows from constants alone was folded when the program was made).
 constexpr int64_t kMaxFoldedBytes = 64 * 1024;
+// Of user space on x86-64; so that sums of a program's tensors do not overflow.
+constexpr int64_t kMaxTensorBytes = int64_t{1} << 47;
 
 class Specializer {
  public:
@@ -105,6 +108,9 @@ class Specializer {
     bool placed = !any_late && ops::op_class(op) == ops::OpClass::kKernel;
     if (placed || (is_value && all_known)) LMN_RETURN_IF_ERROR(ops::infer(view, types));
     for (const TensorType& type : types) placed &= type.is_known();
+    for (const TensorType& type : types) {
+      if (placed) LMN_RETURN_IF_ERROR(tensor_bytes(type.dtype, type.shape).status());
+    }
 
     const bool from_shape = name(op) == "Shape" || name(op) == "Size";
     if ((all_known || (from_shape && !any_late)) && (placed || is_value) && !ops::is_random(op)) {
@@ -148,6 +154,7 @@ class Specializer {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Tensor& tensor = outputs[i].tensor;
       s_.owned.push_back(tensor);
+      s_.owned_bytes += tensor.shape.elements() * element_bytes(tensor.dtype);
       set_known(at(node.outputs[i]), tensor.dtype, tensor.shape, tensor.data);
     }
     return true;
@@ -335,7 +342,13 @@ class Specializer {
 }  // namespace
 
 Specialization::Specialization() = default;
-Specialization::~Specialization() = default;
+Specialization::~Specialization() {
+  if (cache == nullptr) return;
+  int64_t bytes = owned_bytes;
+  for (const std::unique_ptr<Frame>& frame : frames)
+    bytes += static_cast<int64_t>(frame->arena.bytes());
+  cache->add(-bytes);
+}
 
 Result<int64_t> tensor_bytes(DType dtype, const Shape& shape) {
   int64_t bytes = element_bytes(dtype);
@@ -345,11 +358,40 @@ Result<int64_t> tensor_bytes(DType dtype, const Shape& shape) {
     overflow |= __builtin_mul_overflow(bytes, shape[i], &bytes);
   }
   if (empty) return int64_t{0};
-  if (overflow) {
-    return error(Code::kUnsupported, "a tensor of shape %s has more bytes than 64 bits can count",
+  if (overflow || bytes > kMaxTensorBytes) {
+    return error(Code::kUnsupported, "a tensor of shape %s has more bytes than an address space",
                  shape.to_string().c_str());
   }
   return bytes;
+}
+
+ops::TensorType type_of(const ops::RuntimeValue& value) {
+  ops::TensorType type;
+  type.dtype = value.tensor.dtype;
+  type.kind = value.kind;
+  if (value.kind == ops::ValueKind::kTensor) type.shape = value.tensor.shape;
+  if (!value.items.empty() && value.kind != ops::ValueKind::kMap) type.item = value.items[0].kind;
+  return type;
+}
+
+bool same_type(const ops::TensorType& a, const ops::TensorType& b) {
+  return a.dtype == b.dtype && a.kind == b.kind && a.shape == b.shape;
+}
+
+std::string type_text(const ops::TensorType& type) {
+  constexpr std::string_view kKinds[] = {"", "sequence ", "optional ", "map "};
+  std::string out(kKinds[static_cast<int>(type.kind)]);
+  out += info(type.dtype).name;
+  return type.kind == ops::ValueKind::kTensor ? out + type.shape.to_string() : out;
+}
+
+void copy_elements(const Tensor& from, const Tensor& to) {
+  const int64_t count = from.shape.elements();
+  if (from.dtype == DType::kString) {
+    std::copy_n(from.as<std::string>(), count, to.as<std::string>());
+  } else if (count > 0) {
+    std::memcpy(to.data, from.data, static_cast<size_t>(count * element_bytes(from.dtype)));
+  }
 }
 
 bool keeps_bytes(ops::TensorOp op) {
@@ -398,10 +440,12 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
     std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
-    const AllocateFn& allocate) {
+    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache) {
   auto s = std::make_shared<Specialization>();
   s->input_types = std::move(input_types);
   LMN_RETURN_IF_ERROR(Specializer(graph, kernels, prepared, allocate, s.get()).run());
+  s->cache = std::move(cache);
+  s->cache->add(s->owned_bytes);
   return std::shared_ptr<const Specialization>(std::move(s));
 }
 

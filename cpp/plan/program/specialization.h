@@ -37,6 +37,21 @@ struct ProgramStage {
   size_t operands = 0;          // in Specialization::operands: roots of inputs, then of outputs
 };
 
+// How many bytes a program keeps between runs, in all specialisations and frames of it and of its
+// subgraphs. Any thread.
+class FrameCache {
+ public:
+  explicit FrameCache(int64_t limit) : limit_(limit) {}
+  void add(int64_t bytes) { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  bool fits(int64_t more) const {
+    return limit_ == 0 || bytes_.load(std::memory_order_relaxed) <= limit_ - more;
+  }
+
+ private:
+  const int64_t limit_;  // 0: none
+  std::atomic<int64_t> bytes_{0};
+};
+
 struct Frame;
 
 struct Specialization {
@@ -59,8 +74,10 @@ struct Specialization {
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  // of one worker
   bool has_late = false;
+  int64_t owned_bytes = 0;
 
-  mutable std::mutex mutex;  // of frames
+  std::shared_ptr<FrameCache> cache;  // has been told of owned_bytes and of the frames
+  mutable std::mutex mutex;           // of frames
   mutable std::vector<std::unique_ptr<Frame>> frames;
 
   Specialization();
@@ -73,12 +90,14 @@ struct Frame {
   std::vector<std::byte*> table;        // of every root
   std::vector<ops::RuntimeValue> late;  // of every value, where the program has late ones
   std::atomic<const char*> failure{nullptr};
+  // A worker saw that the run is to stop; relaxed: the others see it a stage later at worst.
+  std::atomic<bool> stopped{false};
   int workers = 0;  // that the scratch suffices for
 };
 
 // Of one element, in bytes.
 inline int64_t element_bytes(DType dtype) { return info(dtype).block_bytes; }
-// UNSUPPORTED where the bytes of the tensor cannot be counted.
+// UNSUPPORTED where the tensor has more bytes than an address space.
 Result<int64_t> tensor_bytes(DType dtype, const Shape& shape);
 
 using AllocateFn = ops::AllocateTensor;
@@ -88,13 +107,19 @@ using AllocateFn = ops::AllocateTensor;
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
     std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
-    const AllocateFn& allocate);
+    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache);
 
 // Computes a node whose inputs are all known now; outputs are allocated. For specialisations, late
 // stages and constant folding. Not for control operators.
 Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& node,
                    std::span<const ops::RuntimeValue* const> inputs,
                    std::span<ops::RuntimeValue> outputs, const AllocateFn& allocate);
+
+// All elements, in order, to a tensor of the same type.
+void copy_elements(const Tensor& from, const Tensor& to);
+ops::TensorType type_of(const ops::RuntimeValue& value);
+bool same_type(const ops::TensorType& a, const ops::TensorType& b);
+std::string type_text(const ops::TensorType& type);  // "f32[2, 3]"
 
 // Whether output 0 has the bytes of input 0, in another shape.
 bool keeps_bytes(ops::TensorOp op);

@@ -76,7 +76,7 @@ TEST(every_batch_size_is_one_specialisation) {
       std::vector<float> x(static_cast<size_t>(batch) * 3, 1.0f);
       const std::vector<ops::RuntimeValue> in = {value(owned(DType::kF32, {batch, 3}, x))};
       std::vector<ops::RuntimeValue> out(1);
-      EXPECT(r.program->run(in, out, nullptr).ok());
+      EXPECT(r.program->run(in, out, {}).ok());
       EXPECT_EQ(out[0].tensor.shape.to_string(), Shape({batch, 2}).to_string());
       for (int64_t i = 0; i < batch; ++i) {
         EXPECT_EQ(elements<float>(out[0])[static_cast<size_t>(2 * i)], 0.0f);
@@ -92,11 +92,11 @@ TEST(the_buffer_of_the_caller_is_written_and_its_type_checked) {
   const std::vector<ops::RuntimeValue> in = {value(owned(DType::kF32, {1, 3}, x))};
   std::vector<ops::RuntimeValue> out = {value(owned<float>(DType::kF32, {1, 2}, {7, 7}))};
   const std::byte* mine = out[0].tensor.data;
-  EXPECT(r.program->run(in, out, nullptr).ok());
+  EXPECT(r.program->run(in, out, {}).ok());
   EXPECT(out[0].tensor.data == mine);
   EXPECT_EQ(elements<float>(out[0])[1], 13.0f);
   out = {value(owned<float>(DType::kF32, {2, 1}, {7, 7}))};
-  EXPECT_EQ(std::string(r.program->run(in, out, nullptr).message()),
+  EXPECT_EQ(std::string(r.program->run(in, out, {}).message()),
             "the buffer of output 'y' is f32[2, 1], expected f32[1, 2]");
 }
 
@@ -105,10 +105,10 @@ TEST(inputs_are_checked_by_name) {
   std::vector<ops::RuntimeValue> out(1);
   const std::vector<float> x(4, 1.0f);
   const std::vector<ops::RuntimeValue> wide = {value(owned(DType::kF32, {1, 4}, x))};
-  EXPECT_EQ(std::string(r.program->run(wide, out, nullptr).message()),
+  EXPECT_EQ(std::string(r.program->run(wide, out, {}).message()),
             "input 'a' is f32[1, 4], expected f32[batch, 3]");
   const std::vector<ops::RuntimeValue> ints = {value(owned(DType::kI32, {1, 3}, x))};
-  EXPECT_EQ(std::string(r.program->run(ints, out, nullptr).message()),
+  EXPECT_EQ(std::string(r.program->run(ints, out, {}).message()),
             "input 'a' is i32[1, 3], expected f32[batch, 3]");
 }
 
@@ -126,7 +126,7 @@ TEST(late_values) {
     const std::vector<ops::RuntimeValue> in = {
         value(owned<float>(DType::kF32, {4}, {0, -3, 0, 2}))};
     std::vector<ops::RuntimeValue> out(4);
-    EXPECT(r.program->run(in, out, nullptr).ok());
+    EXPECT(r.program->run(in, out, {}).ok());
     EXPECT(elements<int64_t>(out[0]) == (std::vector<int64_t>{1, 2}));
     EXPECT(elements<int64_t>(out[1]) == (std::vector<int64_t>{2, 6}));
     EXPECT(elements<float>(out[2]) == (std::vector<float>{0, -3, 0, 2}));
@@ -151,7 +151,8 @@ TEST(shape_arithmetic_costs_nothing) {
       [](DType dtype, const Shape& shape) -> Result<Tensor> {
         return owned(dtype, shape,
                      std::vector<std::byte>(static_cast<size_t>(shape.elements()) * 8).data());
-      });
+      },
+      std::make_shared<plan::FrameCache>(0));
   EXPECT(s.ok());
   EXPECT_EQ((*s)->stages.size(), size_t{1});
   EXPECT_EQ((*s)->arena_bytes, 0);
@@ -177,7 +178,7 @@ TEST(if_runs_the_branch_that_is_taken) {
         value(owned<uint8_t>(DType::kBool, Shape{}, {taken})),
         value(owned<float>(DType::kF32, {2}, {1, 2}))};
     std::vector<ops::RuntimeValue> out(1);
-    EXPECT(r.program->run(in, out, nullptr).ok());
+    EXPECT(r.program->run(in, out, {}).ok());
     EXPECT(elements<float>(out[0]) ==
            (taken ? std::vector<float>{2, 4} : std::vector<float>{1, 2}));
     EXPECT(out[0].tensor.data != in[1].tensor.data);
@@ -201,11 +202,11 @@ TEST(threads_do_not_matter) {
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 17) * 0.125f - 1;
   const std::vector<ops::RuntimeValue> in = {value(owned(DType::kF32, {500, 64}, data))};
   std::vector<ops::RuntimeValue> alone(1);
-  EXPECT(r.program->run(in, alone, nullptr).ok());
+  EXPECT(r.program->run(in, alone, {}).ok());
   for (int threads : {2, 3, 5}) {
     auto team = *parallel::ThreadTeam::create({.threads = threads});
     std::vector<ops::RuntimeValue> out(1);
-    EXPECT(r.program->run(in, out, team.get()).ok());
+    EXPECT(r.program->run(in, out, {.team = team.get()}).ok());
     EXPECT(elements<float>(out[0]) == elements<float>(alone[0]));
   }
   std::vector<std::thread> callers;
@@ -214,7 +215,7 @@ TEST(threads_do_not_matter) {
     callers.emplace_back([&] {
       for (int i = 0; i < 20; ++i) {
         std::vector<ops::RuntimeValue> out(1);
-        if (!r.program->run(in, out, nullptr).ok() ||
+        if (!r.program->run(in, out, {}).ok() ||
             elements<float>(out[0]) != elements<float>(alone[0]))
           ++wrong;
       }
@@ -272,8 +273,8 @@ TEST(fused_linear) {
         in[0] = value(owned(DType::kF32, {rows, inner}, x));
         if (residual) in[1] = value(owned(DType::kF32, {rows, columns}, r));
         std::vector<ops::RuntimeValue> out(1), threaded(1);
-        EXPECT(ran.program->run(in, out, nullptr).ok());
-        EXPECT(ran.program->run(in, threaded, team.get()).ok());
+        EXPECT(ran.program->run(in, out, {}).ok());
+        EXPECT(ran.program->run(in, threaded, {.team = team.get()}).ok());
         EXPECT(elements<float>(out[0]) == elements<float>(threaded[0]));
         for (int64_t i = 0; i < rows; ++i) {
           for (int64_t j = 0; j < columns; ++j) {
