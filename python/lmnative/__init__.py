@@ -40,6 +40,10 @@ from lmnative.results import Chunk, Completion, Usage
 from lmnative.session import Binding, Port, Session
 from lmnative.tokenizer import Decoder, Tokenizer
 
+TYPE_CHECKING = False  # importing typing would cost more than the whole package
+if TYPE_CHECKING:
+    from lmnative.torch_export import from_torch
+
 __version__: str = _lmnative.version()
 
 __all__ = [
@@ -79,10 +83,20 @@ __all__ = [
     "Value",
     "WaitTimeoutError",
     "build_info",
+    "from_torch",
     "get_cmake_dir",
     "get_include",
     "get_library",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "from_torch":  # which most programs never need
+        from lmnative.torch_export import from_torch
+
+        return from_torch
+    raise AttributeError(f"module 'lmnative' has no attribute {name!r}")
+
 
 _HERE = _os.path.dirname(_os.path.abspath(__file__))
 

@@ -75,6 +75,7 @@ class Fuser {
       if (x.dtype != DType::kF32 || !x.ranked || x.dims.size() < 2) return std::nullopt;
       return Product{node.inputs[0], node.inputs[1], kNone, false, n, ""};
     }
+    if (node.op == Op::kFusedLinear) return match_linear(n);
     if (name(node.op) != "Gemm" || !is_constant(node.inputs[1], 2)) return std::nullopt;
     const bool plain = node.attributes.get_or<int64_t>("transA", 0) == 0 &&
                        node.attributes.get_or<float>("alpha", 1.0f) == 1.0f &&
@@ -84,6 +85,16 @@ class Fuser {
     if (!plain || (bias != kNone && !is_bias(bias, node.inputs[1], transposed)))
       return std::nullopt;
     return Product{node.inputs[0], node.inputs[1], bias, transposed, n, ""};
+  }
+
+  // A graph may have been built with one, which has room for a bias or an activation yet.
+  std::optional<Product> match_linear(size_t n) const {
+    const Node& node = graph_.nodes[n];
+    if (node.inputs.size() > 3 || node.attributes.find("activation") != nullptr ||
+        !is_constant(node.inputs[1], 2))
+      return std::nullopt;
+    const bool transposed = node.attributes.get_or<int64_t>("transposed", 0) != 0;
+    return Product{node.inputs[0], node.inputs[1], node.input(2), transposed, n, ""};
   }
 
   // One number for every column of the result.
