@@ -95,7 +95,17 @@ def test_environment() -> dict[str, str]:
 def configure(log: Log, folder: Path, *options: str, **environment: str) -> Result | None:
     """Configures a build folder; a Result only if that fails."""
     cmake, ninja = env.ensure_cmake()
-    command = (cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-DCMAKE_UNITY_BUILD=ON")
+    command = (
+        cmake,
+        "-S",
+        ROOT,
+        "-B",
+        folder,
+        "-G",
+        "Ninja",
+        f"-DCMAKE_MAKE_PROGRAM={ninja}",
+        "-DCMAKE_UNITY_BUILD=ON",
+    )
     command += options
     code, _ = log.run(*command, environment=environment)
     return Result.one(f"configure {folder.name}", ok=False) if code != 0 else None
