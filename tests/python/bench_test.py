@@ -23,7 +23,7 @@ import run as bench_run  # noqa: E402
 from models import files, k_quants, mixes, requantize, synthetic  # noqa: E402
 from models.catalogue import Catalogue  # noqa: E402
 from peers import llama_cpp  # noqa: E402
-from suites import language_model, load  # noqa: E402
+from suites import graph, language_model, load  # noqa: E402
 
 TINY = synthetic.Shape("tiny", "qwen2", 3, 288, 512, 9, 3, 32, 49280, 1024, 1e4, 1e-5, qkv_bias=True)
 
@@ -445,3 +445,24 @@ def test_plot(report, tmp_path):
     pytest.importorskip("matplotlib")
     harness.plot(report, str(tmp_path / "plot.png"))
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_sessions_are_measured_and_checked(context, monkeypatch, tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed (pip install onnx)")
+    context.catalogue = SimpleNamespace(folder=tmp_path)
+    context.args.only = ["graph.tiny.*", "graph.mlp.b1"]
+    monkeypatch.setattr(graph, "repeated", lambda run, seconds: lambda: (run(), 1e-6)[1])
+    graph.run(context, "graph")
+    names = ["graph.tiny.c_bound", "graph.tiny.py_bound", "graph.tiny.py_numpy", "graph.mlp.b1"]
+    assert [r["name"] for r in context.results] == names
+    assert context.results[-1]["floor"] == pytest.approx(2e3 * (784 * 512 + 512 * 512 + 512 * 10) / 100e9, abs=1e-4)
+
+
+def test_wrong_outputs_are_no_results():
+    right = [np.array([1.0, -4.0], np.float32)]
+    graph.check("right", [right[0] + np.float32(3e-4)], right, graph.TOLERANCE)
+    for wrong in (right[0] + np.float32(1e-3), right[0][:1], np.array([1, np.nan], np.float32)):
+        with pytest.raises(harness.CheckFailed, match="wrong: output 0"):
+            graph.check("wrong", [wrong], right, graph.TOLERANCE)
+    with pytest.raises(harness.CheckFailed, match="0 outputs"):
+        graph.check("none", [], right, graph.TOLERANCE)
