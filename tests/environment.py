@@ -273,7 +273,8 @@ def ensure_test_modules() -> None:
         if not has_module(module):
             say(f"installing {module}")
             pip_install(module)
-    for module in ("uvloop", "matplotlib"):  # not made for every Python; without it one test is skipped
+    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn.
+    for module in ("uvloop", "matplotlib", "skl2onnx"):
         if not has_module(module):
             works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", module)
     ensure_torch()
