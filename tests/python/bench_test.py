@@ -455,7 +455,7 @@ def test_sessions_are_measured_and_checked(context, monkeypatch, tmp_path):
     graph.run(context, "graph")
     names = ["graph.tiny.c_bound", "graph.tiny.py_bound", "graph.tiny.py_numpy", "graph.mlp.b1"]
     assert [r["name"] for r in context.results] == names
-    assert context.results[-1]["floor"] == pytest.approx(2e3 * (784 * 512 + 512 * 512 + 512 * 10) / 100e9, abs=1e-4)
+    assert context.results[-1]["floor"] == pytest.approx(2e3 * (784 * 512 + 512 * 512 + 512 * 10) / 200e9, abs=1e-4)
 
 
 def test_wrong_outputs_are_no_results():

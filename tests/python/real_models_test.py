@@ -96,6 +96,44 @@ def test_small_networks_are_those_of_the_reference(folder, name, ports):
     check_everywhere(path, cases, [reference(path, feeds) for feeds in cases])
 
 
+@pytest.mark.parametrize(
+    "op, gates, more",
+    [("RNN", 1, {}), ("GRU", 3, {"linear_before_reset": 0}), ("GRU", 3, {"linear_before_reset": 1}), ("LSTM", 4, {})],
+)
+def test_constant_weights_of_recurrent_networks_are_those_of_given_ones(folder, op, gates, more):
+    """And of the reference; sizes that fill no vector, several sequences, lengths that differ."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    hidden, inputs = 13, 7
+    weights = {
+        "w": graph.uniform(2, gates * hidden, inputs),
+        "r": graph.uniform(2, gates * hidden, hidden) / 2,
+        "b": graph.uniform(2, 2 * gates * hidden),
+    }
+    feeds = {"x": graph.uniform(5, 18, inputs), "lengths": np.array([5, 1, 3] * 6, np.int32)}
+    node = helper.make_node(op, ["x", "w", "r", "b", "lengths"], ["y", "h"], hidden_size=hidden,
+                            direction="bidirectional", **more)  # fmt: skip
+
+    def save(constants: dict, name: str) -> Path:
+        given = {**feeds, **{k: v for k, v in weights.items() if k not in constants}}
+        ports = [
+            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+            for k, v in given.items()
+        ]
+        outputs = [helper.make_tensor_value_info(k, TensorProto.FLOAT, None) for k in "yh"]
+        tensors = [numpy_helper.from_array(v, k) for k, v in constants.items()]
+        made = helper.make_graph([node], "g", ports, outputs, tensors)
+        model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+        path = folder / name
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    packed = lmnative.Session(save(weights, "packed.onnx")).run(None, feeds)
+    plain = lmnative.Session(save({}, "plain.onnx")).run(None, feeds | weights)
+    assert_near(packed, plain, 1e-5)
+    assert_near(packed, onnx_runtime(save(weights, "packed.onnx"), feeds), 1e-5)
+
+
 def test_rows_of_a_batch_are_those_of_single_runs(folder):
     for name, ports in (("mlp", (784,)), ("lstm", (32, 40))):
         session = lmnative.Session(made(name, folder))

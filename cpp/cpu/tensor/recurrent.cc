@@ -2,13 +2,16 @@
 //
 // Kernels of RNN, GRU and LSTM. Sequences are independent: pairs of direction and sequence are
 // shared out, and a worker runs a few of them through all steps together. The input's part of the
-// gates is computed for several steps at once.
+// gates is computed for several steps at once. Constant weights of float32 are packed.
 #include "ops/infer/recurrent.h"
 
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "cpu/tensor/activate.h"
 #include "cpu/tensor/dots.h"
+#include "cpu/tensor/packed_rows.h"
 
 namespace lmn::cpu {
 namespace {
@@ -20,8 +23,14 @@ using ops::Worker;
 
 constexpr int64_t kGroup = 16;  // sequences that run together, and rows of gates in scratch
 
+// W and R of every direction and gate: [direction * gates + gate].
+struct PackedWeights {
+  std::vector<PackedRows> input, recurrent;
+};
+
 struct Network {
   Recurrence r;
+  const PackedWeights* packed = nullptr;  // or the weights are read where they lie
   int64_t gates = 0;
   bool has_bias = false, has_lengths = false, has_h = false, has_c = false, has_peepholes = false;
   bool linear_before_reset = false, couples = false;
@@ -90,8 +99,7 @@ class Runner {
           for (int64_t k = 0; k < r_.inputs; ++k) to[k] = static_cast<S>(x[k]);
         }
       }
-      add_dots(io_.input<T>(1) + direction * width * r_.inputs, r_.inputs, width, b_.x, r_.inputs,
-               steps * count, r_.inputs, b_.gates, width, b_.row);
+      add_products(1, r_.inputs, 0, n_.gates, b_.x, steps * count, b_.gates, width);
       for (int64_t s = 0; s < steps; ++s) {
         advance(b_.gates + s * count * width, count, step + s);
         for (int64_t i = 0; i < count; ++i) {
@@ -166,12 +174,25 @@ class Runner {
     }
     activate(activation(i), x, r_.hidden);
   }
-  // gates += h R for gates [begin, end).
+  // Gates [begin, end) of `count` rows += rows of x times W (input 1) or R (input 2).
+  void add_products(int input, int64_t inner, int64_t begin, int64_t end, const S* x, int64_t count,
+                    S* to, int64_t to_stride) {
+    const int64_t first = direction_ * n_.gates + begin;
+    if constexpr (std::is_same_v<T, float>) {
+      if (n_.packed != nullptr) {
+        const auto& weights = input == 1 ? n_.packed->input : n_.packed->recurrent;
+        for (int64_t gate = 0; gate < end - begin; ++gate)
+          weights[static_cast<size_t>(first + gate)].add_products(x, inner, count,
+                                                                  to + gate * r_.hidden, to_stride);
+        return;
+      }
+    }
+    add_dots(io_.input<T>(input) + first * r_.hidden * inner, inner, (end - begin) * r_.hidden, x,
+             inner, count, inner, to, to_stride, b_.row);
+  }
+  // Gates [begin, end) += h R.
   void recur(const S* h, int64_t count, int64_t begin, int64_t end, S* to, int64_t to_stride) {
-    const T* const weights =
-        io_.input<T>(2) + (direction_ * n_.gates + begin) * r_.hidden * r_.hidden;
-    add_dots(weights, r_.hidden, (end - begin) * r_.hidden, h, r_.hidden, count, r_.hidden, to,
-             to_stride, b_.row);
+    add_products(2, r_.hidden, begin, end, h, count, to, to_stride);
   }
 
   void advance(S* gates, int64_t count, int64_t step) {
@@ -266,6 +287,7 @@ Status bind_network(const Binding& b, int gates, int activations) {
   Network n;
   LMN_RETURN_IF_ERROR(read_recurrence(b.node, gates, activations, &n.r));
   n.gates = gates;
+  n.packed = b.node.prepared<PackedWeights>();
   n.has_bias = b.node.has(3);
   n.has_lengths = b.node.has(4);
   n.has_h = b.node.has(5);
@@ -294,7 +316,30 @@ Status bind_network(const Binding& b, int gates, int activations) {
   });
 }
 
+Status prepare_network(const Preparation& p, int64_t gates) {
+  if (!p.node.knows(1) || !p.node.knows(2)) return {};
+  const Shape &w_shape = p.node.shape(1), &r_shape = p.node.shape(2);
+  // Of other types or shapes nothing is packed; what is wrong with them inference says.
+  const bool fits = p.node.dtype(1) == DType::kF32 && p.node.dtype(2) == DType::kF32 &&
+                    w_shape.rank == 3 && r_shape.rank == 3 && w_shape[0] == r_shape[0] &&
+                    w_shape[1] == r_shape[1] && r_shape[1] == gates * r_shape[2];
+  if (!fits) return {};
+  const float *const w = p.node.data<float>(1), *const r = p.node.data<float>(2);
+  const int64_t inputs = w_shape[2], hidden = r_shape[2];
+  auto packed = std::make_shared<PackedWeights>();
+  for (int64_t i = 0; i < w_shape[0] * gates; ++i) {
+    packed->input.emplace_back(p.isa, w + i * hidden * inputs, hidden, inputs);
+    packed->recurrent.emplace_back(p.isa, r + i * hidden * hidden, hidden, hidden);
+  }
+  p.prepared = std::move(packed);
+  return {};
+}
+
 }  // namespace
+
+Status prepare_RNN(const Preparation& p) { return prepare_network(p, 1); }
+Status prepare_GRU(const Preparation& p) { return prepare_network(p, 3); }
+Status prepare_LSTM(const Preparation& p) { return prepare_network(p, 4); }
 
 Status bind_RNN(const Binding& b) { return bind_network(b, 1, 1); }
 Status bind_GRU(const Binding& b) { return bind_network(b, 3, 2); }

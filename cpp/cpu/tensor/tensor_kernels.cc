@@ -9,6 +9,12 @@ Status prepare(const Preparation& preparation) {
   switch (preparation.node.op()) {
     case ops::TensorOp::kFusedLinear:
       return prepare_FusedLinear(preparation);
+    case ops::TensorOp::kGRU:
+      return prepare_GRU(preparation);
+    case ops::TensorOp::kLSTM:
+      return prepare_LSTM(preparation);
+    case ops::TensorOp::kRNN:
+      return prepare_RNN(preparation);
     default:
       return {};
   }

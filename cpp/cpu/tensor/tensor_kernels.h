@@ -41,5 +41,8 @@ Status evaluate_tensor_op(const ops::TensorNode& node, const ops::EvaluateContex
 #undef LMN_TENSOR_OP
 
 Status prepare_FusedLinear(const Preparation& p);
+Status prepare_GRU(const Preparation& p);
+Status prepare_LSTM(const Preparation& p);
+Status prepare_RNN(const Preparation& p);
 
 }  // namespace lmn::cpu
