@@ -103,6 +103,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._handle = _lmnative.Graph()
+        self._literals: dict[tuple[str, str | None], int] = {}  # numbers and lists among operands, which are one each
 
     def input(self, name: str, dtype: Any, shape: Iterable[int | str | None] | None = None) -> Value:
         """A tensor that is given to every run.
@@ -175,8 +176,13 @@ class Graph:
             if value.graph is not self:
                 raise InvalidArgumentError("a value of another graph; a graph takes from outside what are its inputs")
             return value.id
-        number = isinstance(value, (bool, int, float))
-        return self.constant(value, first.dtype if number and first is not None else None).id
+        if not isinstance(value, (bool, int, float, list, tuple)):
+            return self.constant(value).id
+        dtype = first.dtype if first is not None and not isinstance(value, (list, tuple)) else None
+        key = (repr(value), dtype)
+        if key not in self._literals:
+            self._literals[key] = self.constant(value, dtype).id
+        return self._literals[key]
 
 
 def _dtype(dtype: Any) -> str:

@@ -33,6 +33,7 @@ examples:
   lmnative inspect model.gguf --tensors
   lmnative inspect smollm2-135m --json | python3 -m json.tool
   lmnative inspect --graph model.onnx --optimised
+  lmnative inspect --graph model.onnx --svg model.svg
 """
 BENCH_EXAMPLES = """\
 examples:
@@ -97,6 +98,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     inspect.add_argument("--full", action="store_true", help="print long texts and arrays of the metadata in full")
     inspect.add_argument("--graph", action="store_true", help="of an ONNX file: print its graph, a node a line")
     inspect.add_argument("--optimised", "--optimized", action="store_true", help="with --graph: as it would run")
+    inspect.add_argument("--svg", metavar="OUT", help="with --graph: draw it into this file instead of printing it")
 
     bench = _command(commands, "bench", "measure load, prefill and decode", BENCH_EXAMPLES)
     bench.add_argument("model", metavar="MODEL", help=MODEL_HELP)

@@ -19,7 +19,7 @@ LONG_ARRAY = 8
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
-    if options.graph or options.optimised:
+    if options.graph or options.optimised or options.svg:
         return _print_graph(options)
     model = Model(options.model, progress=sys.stderr.isatty())
     if options.json:
@@ -34,8 +34,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _print_graph(options: argparse.Namespace) -> int:
     if options.json or options.tensors or options.full or not options.graph:
-        raise UsageError("--graph goes with --optimised and nothing else, and --optimised with --graph")
+        raise UsageError("--graph goes with --optimised and --svg and nothing else, and those with --graph")
     session = Session(options.model, threads=1, optimize=options.optimised)
+    if options.svg:
+        from lmnative.drawing import draw
+
+        with open(options.svg, "w", encoding="utf-8") as file:
+            file.write(draw(session.graph(options.optimised)))
+        return 0
     print(*map(printable, session.graph(options.optimised).splitlines()), sep="\n")
     return 0
 

@@ -120,6 +120,7 @@ class Converter:
         self.g = Graph()
         self.values: dict[str, Any] = {}  # by the name of the node
         self.tensors: dict[str, Any] = {}  # parameters and other constants, likewise
+        self.vectors: dict[int, Value] = {}  # sizes as vectors of one element, by the number of the size
 
     def graph(self) -> Graph:
         nodes = self._needed()
@@ -155,10 +156,13 @@ class Converter:
         items = list(items)
         if not any(isinstance(item, Value) for item in items):
             return [int(item) for item in items]
-        parts = [
-            self.g.unsqueeze(item, [0]) if isinstance(item, Value) else self.g.constant([int(item)]) for item in items
-        ]
+        parts = [self._vector(item) if isinstance(item, Value) else [int(item)] for item in items]
         return parts[0] if len(parts) == 1 else self.g.concat(*parts, axis=0)
+
+    def _vector(self, size: Value) -> Value:
+        if size.id not in self.vectors:
+            self.vectors[size.id] = self.g.unsqueeze(size, [0])
+        return self.vectors[size.id]
 
     def sizes(self, node: Any) -> list[Any]:
         """Sizes of a node's result: numbers, and PyTorch's expressions."""
@@ -181,7 +185,7 @@ class Converter:
             shape[shape.index(None)] = -1
         elif shape.count(None) > 1:
             return self.g.reshape(value, self.ints(items), allowzero=1)
-        return self.g.reshape(value, self.g.constant(shape) if shape else self.empty())
+        return self.g.reshape(value, shape if shape else self.empty())
 
     def empty(self) -> Value:
         """An empty list of integers."""
