@@ -19,35 +19,6 @@
 #include "parallel/thread_team.h"
 #include "plan/program/program.h"
 
-namespace lmn::capi {
-namespace {
-
-// What sessions, bindings and runs share.
-struct Session {
-  std::shared_ptr<Device> device;
-  std::unique_ptr<parallel::ThreadTeam> team;  // null: the calling thread alone
-  std::mutex team_mutex;
-  graph::Graph imported;  // as the file has it, for those who ask; shares its constants
-  std::unique_ptr<plan::Program> program;
-  int threads = 1;
-
-  // run(team) with the team, where nobody else has it, or null.
-  template <typename Run>
-  Status with_team(Run&& run) {
-    if (team == nullptr) return run(nullptr);
-    LMN_RETURN_IF_ERROR(team->check_usable());
-    std::unique_lock lock(team_mutex, std::try_to_lock);
-    return run(lock.owns_lock() ? team.get() : nullptr);
-  }
-};
-
-}  // namespace
-}  // namespace lmn::capi
-
-struct lmn_session {
-  std::shared_ptr<lmn::capi::Session> object;
-};
-
 struct lmn_binding {
   std::shared_ptr<lmn::capi::Session> session;
   std::unique_ptr<lmn::plan::BoundProgram> program;  // goes first
@@ -55,6 +26,9 @@ struct lmn_binding {
 
 namespace lmn::capi {
 namespace {
+
+// Eight bytes each.
+constexpr uint32_t kMostQueue = 1 << 20;
 
 // Passes compute constants with the kernels that would compute them in a run.
 graph::PassOptions pass_options(const std::shared_ptr<Device>& device) {
@@ -73,6 +47,12 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   if (given.threads < 0)
     return error(Code::kInvalidArgument, "lmn_session_options.threads is %d; it is 0 or more",
                  given.threads);
+  if (given.runner > LMN_RUNNER_GRAPH)
+    return error(Code::kInvalidArgument, "lmn_session_options.runner is %u; it is a LMN_RUNNER_*",
+                 given.runner);
+  if (given.max_queue > kMostQueue)
+    return error(Code::kInvalidArgument, "lmn_session_options.max_queue is %u; it is %u at most",
+                 given.max_queue, kMostQueue);
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_session_options.reserved"));
   auto session = std::make_shared<Session>();
   LMN_ASSIGN_OR_RETURN(session->device, cpu::create_cpu_device(""));
@@ -89,6 +69,8 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   if (given.max_shapes > 0) options.max_specializations = given.max_shapes;
   options.max_arena_bytes = static_cast<int64_t>(
       std::min<uint64_t>(given.max_arena_bytes, std::numeric_limits<int64_t>::max()));
+  options.workers = session->threads;
+  options.runner = static_cast<plan::Runner>(given.runner);
   options.max_run_ns = given.max_run_ms * int64_t{1'000'000};
   LMN_ASSIGN_OR_RETURN(session->program,
                        plan::Program::create(std::move(graph), session->device, options));
@@ -104,6 +86,28 @@ Outcome get_port(const std::vector<plan::ProgramPort>& ports, uint32_t index, co
   return {};
 }
 
+// By the queue, where runs are joined. False: it is full.
+Result<bool> run_with_others(lmn_session* session, const std::vector<ops::RuntimeValue>& inputs,
+                             std::vector<ops::RuntimeValue>* outputs) {
+  auto submission = std::make_shared<plan::Submission>();
+  submission->inputs = inputs;
+  submission->outputs = *outputs;
+  Status status = session->submitter->submit(submission);
+  if (status.code() == Code::kQueueFull) return false;
+  LMN_RETURN_IF_ERROR(std::move(status));
+  LMN_RETURN_IF_ERROR(submission->wait(parallel::kNoDeadline));
+  *outputs = std::move(submission->outputs);
+  return true;
+}
+
+Outcome create(const formats::OnnxFile& file, const lmn_session_options& given,
+               lmn_session** session) {
+  LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
+  return create_session(std::move(graph), given, session);
+}
+
+}  // namespace
+
 Result<std::vector<ops::RuntimeValue>> read_values(const lmn_session_value* const* values,
                                                    size_t count, size_t expected,
                                                    const char* argument) {
@@ -118,18 +122,24 @@ Result<std::vector<ops::RuntimeValue>> read_values(const lmn_session_value* cons
   return out;
 }
 
-Outcome create(const formats::OnnxFile& file, const lmn_session_options& given,
-               lmn_session** session) {
-  LMN_ASSIGN_OR_RETURN(graph::Graph graph, models::import_onnx(file));
-  return create_session(std::move(graph), given, session);
-}
-
-}  // namespace
-
 Outcome create_session(graph::Graph graph, const lmn_session_options& given,
                        lmn_session** session) {
   auto handle = std::make_unique<lmn_session>();
   LMN_ASSIGN_OR_RETURN(handle->object, make_session(given, std::move(graph)));
+  plan::SubmitterOptions options;
+  if (given.max_queue > 0) options.max_queue = given.max_queue;
+  if (given.max_batch > 0) options.max_batch = given.max_batch;
+  options.batch_window_ns = given.batch_window_us * int64_t{1'000};
+  handle->submitter = std::make_unique<plan::Submitter>(
+      *handle->object->program,
+      [object = handle->object](std::span<const ops::RuntimeValue> inputs,
+                                std::span<ops::RuntimeValue> outputs,
+                                const std::atomic<bool>* cancelled) {
+        return object->with_team([&](parallel::ThreadTeam* team) {
+          return object->program->run(inputs, outputs, {.team = team, .cancelled = cancelled});
+        });
+      },
+      options);
   *session = handle.release();
   return {};
 }
@@ -211,6 +221,10 @@ lmn_status lmn_session_info_get(const lmn_session* session, lmn_session_info* ou
     filled.input_count = static_cast<uint32_t>(session->object->program->inputs().size());
     filled.output_count = static_cast<uint32_t>(session->object->program->outputs().size());
     filled.threads = session->object->threads;
+    const plan::Program::RunnerCounts counts = session->object->program->runner_counts();
+    filled.lockstep_shapes = static_cast<uint32_t>(counts.lockstep);
+    filled.graph_shapes = static_cast<uint32_t>(counts.task_graph);
+    filled.batches = session->submitter->batches() ? 1 : 0;
     write_output(filled, out);
     return {};
   });
@@ -253,8 +267,14 @@ lmn_status lmn_session_run(lmn_session* session, const lmn_session_value* const*
         made[i] = std::make_unique<lmn_session_value>();
       }
     }
-    LMN_RETURN_IF_ERROR(session->object->with_team(
-        [&](parallel::ThreadTeam* team) { return program.run(in, out, {.team = team}); }));
+    bool done = false;
+    if (session->submitter->batches()) {
+      LMN_ASSIGN_OR_RETURN(done, run_with_others(session, in, &out));
+    }
+    if (!done) {
+      LMN_RETURN_IF_ERROR(session->object->with_team(
+          [&](parallel::ThreadTeam* team) { return program.run(in, out, {.team = team}); }));
+    }
     for (size_t i = 0; i < output_count; ++i) {
       if (outputs[i] != nullptr) continue;
       made[i]->object = std::move(out[i]);

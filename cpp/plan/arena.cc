@@ -31,6 +31,13 @@ int64_t best_fit(const std::vector<const Interval*>& taken, int64_t bytes) {
 }  // namespace
 
 int64_t assign_offsets(std::span<Interval> intervals) {
+  return assign_offsets(intervals, [intervals](size_t a, size_t b) {
+    return alive_together(intervals[a], intervals[b]);
+  });
+}
+
+int64_t assign_offsets(std::span<Interval> intervals,
+                       const std::function<bool(size_t, size_t)>& meet) {
   std::vector<size_t> order(intervals.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -41,7 +48,7 @@ int64_t assign_offsets(std::span<Interval> intervals) {
     Interval& interval = intervals[i];
     taken.clear();
     for (const Interval* other : placed) {
-      if (alive_together(interval, *other)) taken.push_back(other);
+      if (meet(i, static_cast<size_t>(other - intervals.data()))) taken.push_back(other);
     }
     interval.offset = best_fit(taken, align_up(interval.bytes));
     size = std::max(size, interval.offset + align_up(interval.bytes));

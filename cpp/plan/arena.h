@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace lmn::plan {
@@ -24,6 +25,9 @@ struct Interval {
 // Places the largest first, each in the smallest gap that takes it (best fit). Returns the size of
 // the arena.
 int64_t assign_offsets(std::span<Interval> intervals);
+// The same where `meet` says which two intervals (by their indices) may not share bytes.
+int64_t assign_offsets(std::span<Interval> intervals,
+                       const std::function<bool(size_t, size_t)>& meet);
 
 // What assign_offsets promises: aligned, inside [0, size), and disjoint where lifetimes meet.
 bool is_valid_assignment(std::span<const Interval> intervals, int64_t size);

@@ -33,8 +33,20 @@ typedef struct lmn_session_options {
                                none */
   uint32_t max_run_ms; /* a run that takes longer ends between two operators, or iterations of a
                           loop, with LMN_TIMEOUT; 0: no limit */
+  uint32_t runner;     /* LMN_RUNNER_*, 0: LMN_RUNNER_AUTO. Results do not depend on it */
+  uint32_t batch_window_us; /* how long a run waits for others that differ from it in the number of
+                               rows only, to run as one with them; 0: not at all. See below */
+  uint32_t max_batch;       /* rows of such a run; 0: 64 */
+  uint32_t max_queue;       /* submitted runs that have not ended; 0: 1024 */
   uint32_t reserved;
 } lmn_session_options;
+
+#define LMN_RUNNER_AUTO 0
+/* The threads go through the operators together, and share each one out. */
+#define LMN_RUNNER_LOCKSTEP 1
+/* Each thread takes operators whose inputs are there: for graphs with many small ones side by side.
+ * What has values whose shapes depend on data runs in lockstep all the same. */
+#define LMN_RUNNER_GRAPH 2
 
 /* Opens the ONNX file at `path`, operator sets 7 and newer. Weights stay in the mapped file.
  * `options` may be NULL. LMN_UNSUPPORTED lists operators that are not known; LMN_CORRUPT names the
@@ -45,7 +57,8 @@ LMN_API lmn_status lmn_session_create(const char *path, const lmn_session_option
 LMN_API lmn_status lmn_session_bytes_create(const void *data, size_t size,
                                             const lmn_session_options *options,
                                             lmn_session **session, lmn_error **err);
-/* NULL is a no-op. Bindings and values live on. */
+/* NULL is a no-op. Cancels the runs that have not ended, and returns after their callbacks.
+ * Bindings, handles of runs and values live on. */
 LMN_API void lmn_session_destroy(lmn_session *session);
 
 typedef struct lmn_session_info {
@@ -53,8 +66,13 @@ typedef struct lmn_session_info {
   uint32_t input_count;
   uint32_t output_count;
   int32_t threads;
+  uint32_t
+      lockstep_shapes; /* combinations of input shapes that are prepared now, by their runner */
+  uint32_t graph_shapes;
+  uint32_t batches; /* 1: runs may be joined, as batch_window_us asks for and the model allows */
+  uint32_t reserved;
 } lmn_session_info;
-/* How many inputs and outputs the model has, and how many threads the session. */
+/* How many inputs and outputs the model has, how many threads the session, and how it runs. */
 LMN_API lmn_status lmn_session_info_get(const lmn_session *session, lmn_session_info *info,
                                         lmn_error **err);
 
@@ -99,6 +117,46 @@ LMN_API lmn_status lmn_binding_create(lmn_session *session, const lmn_session_va
 /* One run of a binding at a time. */
 LMN_API lmn_status lmn_binding_run(lmn_binding *binding, lmn_error **err);
 LMN_API void lmn_binding_destroy(lmn_binding *binding);
+
+/* Runs that nobody waits for. One at a time in the order of their submission, beside
+ * lmn_session_run on other threads.
+ *
+ * With batch_window_us, submitted runs, and those of lmn_session_run on several threads, are
+ * joined: if every input and output of the model has the same named size first, and no operator
+ * mixes, reads or moves the rows, then runs whose inputs have the same sizes but for the first run
+ * as one, and come apart again. Results are the same, bit for bit. max_arena_bytes and max_run_ms
+ * then hold for the joint run; if that fails, each runs alone. */
+typedef struct lmn_run lmn_run;
+
+/* Called once when a run has ended, on a thread of the library's, one call at a time. `run` may be
+ * waited for and cancelled in the call, and is gone after it. It must not throw, and the session
+ * must not be destroyed in it; everything else is legal. */
+typedef void (*lmn_run_fn)(void *user, lmn_run *run);
+
+/* Puts a run into the queue and returns. `outputs`, read now, and input_count are as in
+ * lmn_session_run, but NULL for `outputs` means new values only; inputs may be destroyed, their
+ * memory must stay as it is until the run has ended. `callback` may be NULL. `run` becomes the
+ * caller's, and may be NULL where there is a callback. LMN_QUEUE_FULL when max_queue runs have not
+ * ended yet, LMN_CLOSED in a child process after fork. */
+LMN_API lmn_status lmn_session_submit(lmn_session *session, const lmn_session_value *const *inputs,
+                                      size_t input_count, const lmn_session_value *const *outputs,
+                                      size_t output_count, lmn_run_fn callback, void *user,
+                                      lmn_run **run, lmn_error **err);
+
+/* Waits for the end of the run: `timeout_ns` 0 polls, negative waits without end; LMN_TIMEOUT when
+ * it has not ended. Then what the run ended with (LMN_CANCELLED after lmn_run_cancel and after the
+ * end of the session; LMN_TIMEOUT may also be the run's own, by max_run_ms: the message says it),
+ * and, if that is LMN_OK, outputs[i] becomes a new value, one for each output. `outputs` may be
+ * NULL with output_count 0. Any number of threads at once, and again. */
+LMN_API lmn_status lmn_run_wait(lmn_run *run, int64_t timeout_ns, lmn_session_value **outputs,
+                                size_t output_count, lmn_error **err);
+
+/* The run ends before its next operator, or never begins. One that was joined with others is
+ * computed with them, and ends with LMN_CANCELLED. Any thread, at any time. */
+LMN_API void lmn_run_cancel(lmn_run *run);
+
+/* Gives the handle back; the run goes on. NULL is a no-op. Handles may outlive the session. */
+LMN_API void lmn_run_destroy(lmn_run *run);
 
 LMN_END_C
 

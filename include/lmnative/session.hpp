@@ -11,7 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <future>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -128,6 +131,10 @@ struct SessionOptions {
   uint64_t max_arena_bytes = 0;
   std::string base_folder{};  // of a model in memory: where external data lies
   uint32_t max_run_ms = 0;
+  uint32_t runner = LMN_RUNNER_AUTO;
+  uint32_t batch_window_us = 0;
+  uint32_t max_batch = 0;
+  uint32_t max_queue = 0;
 };
 
 // An ONNX model. Any number of threads may run one.
@@ -182,6 +189,41 @@ class Session {
   // One input.
   std::vector<SessionValue> run(const SessionValue& input) const { return run({&input, 1}); }
 
+  // The same without waiting, in the order of submission. Error in the future: CANCELLED if the
+  // session ends first. Throws QUEUE_FULL at once.
+  std::future<std::vector<SessionValue>> run_async(std::span<const SessionValue> inputs) const {
+    struct Pending {
+      size_t count;
+      std::promise<std::vector<SessionValue>> promise;
+    };
+    const auto in = SessionValue::pointers(inputs);
+    auto pending = std::make_unique<Pending>();
+    pending->count = info().output_count;
+    std::future<std::vector<SessionValue>> future = pending->promise.get_future();
+    const auto finished = [](void* user, lmn_run* run) {
+      const std::unique_ptr<Pending> self(static_cast<Pending*>(user));
+      try {
+        std::vector<lmn_session_value*> raw(self->count, nullptr);
+        detail::invoke(
+            [&](lmn_error** err) { return lmn_run_wait(run, 0, raw.data(), raw.size(), err); });
+        std::vector<SessionValue> outputs;
+        for (lmn_session_value* value : raw) outputs.emplace_back(value);
+        self->promise.set_value(std::move(outputs));
+      } catch (...) {
+        self->promise.set_exception(std::current_exception());
+      }
+    };
+    detail::invoke([&](lmn_error** err) {
+      return lmn_session_submit(get(), in.data(), in.size(), nullptr, pending->count, finished,
+                                pending.get(), nullptr, err);
+    });
+    (void)pending.release();
+    return future;
+  }
+  std::future<std::vector<SessionValue>> run_async(const SessionValue& input) const {
+    return run_async({&input, 1});
+  }
+
   // Inputs and outputs, all tensors, whose memory every run of the binding reads and writes.
   Binding bind(std::span<const SessionValue> inputs, std::span<const SessionValue> outputs) const {
     const auto in = SessionValue::pointers(inputs), out = SessionValue::pointers(outputs);
@@ -211,6 +253,10 @@ class Session {
     given.max_arena_bytes = options.max_arena_bytes;
     given.base_folder = options.base_folder.empty() ? nullptr : options.base_folder.c_str();
     given.max_run_ms = options.max_run_ms;
+    given.runner = options.runner;
+    given.batch_window_us = options.batch_window_us;
+    given.max_batch = options.max_batch;
+    given.max_queue = options.max_queue;
     return given;
   }
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from lmnative.graph import Graph
+    from lmnative.session_runs import RunFuture, Waiter
+
+_RUNNERS = ("auto", "lockstep", "graph")
 
 
 class Port:
@@ -75,6 +78,12 @@ class Session:
         base_folder: Where the external data of a model given as bytes lies.
         max_run_ms: A run that takes longer ends, between two operators or iterations of a loop, with
             WaitTimeoutError; default 0: no limit.
+        runner: "lockstep": threads go through the operators together; "graph": each takes operators whose inputs are
+            there, for graphs with many small ones side by side; default "auto": by the graph. Results are the same.
+        batch_window_us: How long a run waits for others that differ in the number of rows only, to run as one with
+            them, where no operator of the model mixes rows; default 0: not at all. Results are the same.
+        max_batch: Rows of such a run; default 0: 64.
+        max_queue: Runs of run_async that have not ended; default 0: 1024.
 
     Raises:
         NotFoundError, CorruptError: no such file; a damaged one.
@@ -91,11 +100,17 @@ class Session:
         max_arena_bytes: int = 0,
         base_folder: str | os.PathLike[str] | None = None,
         max_run_ms: int = 0,
+        runner: str = "auto",
+        batch_window_us: int = 0,
+        max_batch: int = 0,
+        max_queue: int = 0,
     ) -> None:
         import os
 
         from lmnative.graph import Graph
 
+        if runner not in _RUNNERS:
+            raise InvalidArgumentError(f"runner is {runner!r}; it is one of {', '.join(map(repr, _RUNNERS))}")
         is_path = isinstance(model, (str, os.PathLike))
         if isinstance(model, Graph):
             source = model._handle
@@ -110,9 +125,14 @@ class Session:
             integer("max_arena_bytes", max_arena_bytes, 0, 2**64 - 1),
             None if base_folder is None else os.fsdecode(base_folder),
             integer("max_run_ms", max_run_ms, 0, 2**32 - 1),
+            _RUNNERS.index(runner),
+            integer("batch_window_us", batch_window_us, 0, 2**32 - 1),
+            integer("max_batch", max_batch, 0, 2**32 - 1),
+            integer("max_queue", max_queue, 0, 2**32 - 1),
         )
         self._inputs = self._handle.inputs()
         self._outputs = self._handle.outputs()
+        self._waiter: Waiter | None = None
         from lmnative.session_values import from_value
 
         self._handle.set_converters(_Feeder(self._inputs), from_value)
@@ -149,6 +169,35 @@ class Session:
             InvalidArgumentError: a missing or unknown name, a wrong type or shape, or values that an operator refuses.
         """
         return self._handle.run(output_names, feeds if isinstance(feeds, dict) else dict(feeds))
+
+    def run_async(self, output_names: Iterable[str] | None, feeds: Mapping[str, Any]) -> RunFuture:
+        """As run(), without waiting: runs begin in the order of these calls.
+
+        The arrays of `feeds` must stay as they are until the run has ended.
+
+        Returns:
+            A concurrent.futures.Future of what run() returns, that may also be awaited in asyncio. Its cancel() ends
+            the run before its next operator.
+
+        Raises:
+            QueueFullError: `max_queue` runs have not ended yet.
+        """
+        if self._waiter is None:
+            from lmnative.session_runs import Waiter
+
+            self._waiter = Waiter(self)
+        return self._waiter.submit(self, output_names, feeds if isinstance(feeds, dict) else dict(feeds))
+
+    @property
+    def runners(self) -> dict[str, int]:
+        """How many combinations of input shapes are prepared, by the runner that was chosen for them."""
+        lockstep, graph, _ = self._handle.plan()
+        return {"lockstep": lockstep, "graph": graph}
+
+    @property
+    def batches(self) -> bool:
+        """Whether runs are joined: `batch_window_us` asks for it, and the model allows it."""
+        return self._handle.plan()[2]
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Binding:
         """Fixes the arrays that runs read and write, and prepares them; Binding.run() runs.

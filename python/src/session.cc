@@ -45,12 +45,34 @@ struct Values {
   }
 };
 
+class Session;
+
+// A run in the queue.
+class Run {
+ public:
+  Run(const Session& session, lmn_run* run, std::vector<size_t> wanted, size_t output_count)
+      : session_(session), run_(run), wanted_(std::move(wanted)), output_count_(output_count) {}
+  // Blocks until the end; for a thread that handles no signals. The session outlives it.
+  py::list wait() const;
+  void cancel() const { lmn_run_cancel(run_.get()); }
+
+ private:
+  struct Delete {
+    void operator()(lmn_run* run) const { lmn_run_destroy(run); }
+  };
+  const Session& session_;
+  std::unique_ptr<lmn_run, Delete> run_;
+  std::vector<size_t> wanted_;
+  size_t output_count_;
+};
+
 class Session {
  public:
   // `source`: the path of a model, the model itself as bytes, or a Graph.
   Session(const py::object& source, bool is_path, int32_t threads, uint32_t optimize,
           uint32_t max_shapes, uint64_t max_arena_bytes,
-          const std::optional<std::string>& base_folder, uint32_t max_run_ms) {
+          const std::optional<std::string>& base_folder, uint32_t max_run_ms, uint32_t runner,
+          uint32_t batch_window_us, uint32_t max_batch, uint32_t max_queue) {
     auto options = sized<lmn_session_options>();
     options.threads = threads;
     options.optimize = optimize;
@@ -58,6 +80,10 @@ class Session {
     options.max_arena_bytes = max_arena_bytes;
     options.base_folder = base_folder ? base_folder->c_str() : nullptr;
     options.max_run_ms = max_run_ms;
+    options.runner = runner;
+    options.batch_window_us = batch_window_us;
+    options.max_batch = max_batch;
+    options.max_queue = max_queue;
     const lmn_graph* graph =
         py::isinstance<Graph>(source) ? source.cast<const Graph&>().get() : nullptr;
     const std::string_view bytes =
@@ -118,6 +144,15 @@ class Session {
     std::vector<SessionValuePtr> outputs;
     for (lmn_session_value* value : raw) outputs.emplace_back(value);
     check(status, error);
+    return results_of(std::move(outputs), wanted);
+  }
+
+  // The same into the queue.
+  std::unique_ptr<Run> submit(const py::object& names, const py::dict& feeds) const;
+
+  // `outputs`: all. The chosen ones as Python has them.
+  py::list results_of(std::vector<SessionValuePtr> outputs,
+                      const std::vector<size_t>& wanted) const {
     std::vector<py::object> made(outputs.size());
     py::list results(wanted.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -129,6 +164,15 @@ class Session {
       results[i] = made[output];
     }
     return results;
+  }
+
+  // Combinations of input shapes that are prepared: in lockstep, as a task graph; and whether runs
+  // are joined.
+  py::tuple plan() const {
+    auto info = sized<lmn_session_info>();
+    ErrorSlot error;
+    check(lmn_session_info_get(session_.get(), &info, error.out()), error);
+    return py::make_tuple(info.lockstep_shapes, info.graph_shapes, info.batches != 0);
   }
 
   py::list ports(bool input) const {
@@ -230,6 +274,32 @@ class Session {
   py::object feed_, result_;
 };
 
+std::unique_ptr<Run> Session::submit(const py::object& names, const py::dict& feeds) const {
+  std::vector<size_t> wanted = select(names);
+  Values inputs;
+  read_feeds(feeds, &inputs);
+  lmn_run* run = nullptr;
+  ErrorSlot error;
+  check(lmn_session_submit(session_.get(), inputs.handles.data(), inputs.handles.size(), nullptr,
+                           output_count_, nullptr, nullptr, &run, error.out()),
+        error);
+  return std::make_unique<Run>(*this, run, std::move(wanted), output_count_);
+}
+
+py::list Run::wait() const {
+  std::vector<lmn_session_value*> raw(output_count_, nullptr);
+  ErrorSlot error;
+  lmn_status status = LMN_OK;
+  {
+    const WithoutGil nogil;
+    status = lmn_run_wait(run_.get(), -1, raw.data(), raw.size(), error.out());
+  }
+  std::vector<SessionValuePtr> outputs;
+  for (lmn_session_value* value : raw) outputs.emplace_back(value);
+  check(status, error);
+  return session_.results_of(std::move(outputs), wanted_);
+}
+
 // A run of fixed buffers. One run at a time, which Python callers see to.
 class Binding {
  public:
@@ -288,13 +358,17 @@ py::tuple port_tuple(const lmn_port_info& info) {
 void bind_session(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init<const py::object&, bool, int32_t, uint32_t, uint32_t, uint64_t,
-                    const std::optional<std::string>&, uint32_t>())
+                    const std::optional<std::string>&, uint32_t, uint32_t, uint32_t, uint32_t,
+                    uint32_t>())
       .def("set_converters", &Session::set_converters)
       .def("run", &Session::run)
+      .def("submit", &Session::submit, py::keep_alive<0, 1>())
+      .def("plan", &Session::plan)
       .def("inputs", [](const Session& self) { return self.ports(true); })
       .def("outputs", [](const Session& self) { return self.ports(false); })
       .def("graph", &Session::graph)
       .def_property_readonly("threads", &Session::threads);
+  py::class_<Run>(module, "SessionRun").def("wait", &Run::wait).def("cancel", &Run::cancel);
   py::class_<Binding>(module, "Binding")
       .def(py::init<const Session&, const py::list&, const py::list&>())
       .def("run", &Binding::run);

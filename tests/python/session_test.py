@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import threading
@@ -312,3 +313,53 @@ def test_sequences_and_optionals():
     assert session.get_inputs()[0].type == "optional(tensor(float))"
     for feeds, there in (({"x": x[0]}, True), ({"x": None}, False), ({}, False)):
         assert session.run(None, feeds)[0].item() is there
+
+
+def test_async_runs(a):
+    with_batches = lmnative.Session(MODEL, batch_window_us=2000, max_batch=8)
+    assert with_batches.batches
+    for session in (lmnative.Session(MODEL, threads=1), with_batches):
+        feeds = [np.random.default_rng(i).integers(-9, 9, (1 + i % 3, 4)).astype(np.float32) for i in range(40)]
+        futures = [session.run_async(["C"], {"A": feed}) for feed in feeds]
+        for feed, future in zip(feeds, futures, strict=True):
+            (result,) = future.result(timeout=60)
+            assert np.array_equal(result, expected(feed))
+        with pytest.raises(lmnative.InvalidArgumentError, match="'A' is f32"):
+            session.run_async(None, {"A": np.zeros((1, 5), np.float32)}).result(timeout=60)
+
+    async def gather():
+        runs = (with_batches.run_async(None, {"A": a}) for _ in range(5))
+        return await asyncio.gather(*(future_to_coroutine(run) for run in runs))
+
+    async def future_to_coroutine(future):
+        return await future
+
+    for (result,) in asyncio.run(gather()):
+        assert np.array_equal(result, expected(a))
+
+
+def test_the_session_may_go_while_runs_are_in_flight(a):
+    future = lmnative.Session(MODEL, threads=1).run_async(None, {"A": a})
+    gc.collect()
+    assert np.array_equal(future.result(timeout=60)[0], expected(a))
+
+
+def test_a_full_queue(a):
+    session = lmnative.Session(MODEL, threads=1, max_queue=1)
+    futures, refused = [], 0
+    for _ in range(2000):
+        try:
+            futures.append(session.run_async(None, {"A": a}))
+        except lmnative.QueueFullError:
+            refused += 1
+    assert refused > 0
+    assert all(np.array_equal(future.result(timeout=60)[0], expected(a)) for future in futures)
+
+
+def test_runners(a):
+    for runner in ("auto", "lockstep", "graph"):
+        session = lmnative.Session(MODEL, threads=2, runner=runner)
+        assert np.array_equal(session.run(None, {"A": a})[0], expected(a))
+        assert session.runners == {"lockstep": int(runner != "graph"), "graph": int(runner == "graph")}
+    with pytest.raises(lmnative.InvalidArgumentError, match="'auto', 'lockstep', 'graph'"):
+        lmnative.Session(MODEL, runner="best")

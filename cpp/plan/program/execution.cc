@@ -7,6 +7,7 @@
 #include "ops/kernel.h"
 #include "plan/program/program.h"
 #include "plan/program/run_context.h"
+#include "plan/program/schedule.h"
 #include "plan/program/specialization.h"
 
 namespace lmn::plan {
@@ -14,9 +15,6 @@ namespace {
 
 using ops::RuntimeValue;
 using ops::ValueKind;
-
-// Below so much work, waking a team costs more than it saves.
-constexpr double kTeamNs = 30'000;
 
 }  // namespace
 
@@ -79,33 +77,38 @@ Status Program::run_stages(const Specialization& s, Frame& frame, size_t begin, 
   double cost = 0;
   for (size_t i = begin; i < end; ++i) cost += s.stages[i].cost;
   const int workers = team != nullptr && cost >= kTeamNs ? team->size() : 1;
+  const auto run_stage = [&](size_t i, int worker, int part, int parts) {
+    if (limited) {
+      if (!frame.stopped.load(std::memory_order_relaxed) && context.should_stop())
+        frame.stopped.store(true, std::memory_order_relaxed);
+      if (frame.stopped.load(std::memory_order_relaxed)) return;
+    }
+    const ProgramStage& stage = s.stages[i];
+    const int32_t* operands = s.operands.data() + stage.operands;
+    const auto inputs = static_cast<size_t>(s.operand_counts[i]);
+    const ops::Operands io{frame.table.data(),
+                           {operands, inputs},
+                           {operands + inputs, graph_.node(stage.node).outputs.size()},
+                           &frame.failure};
+    std::byte* scratch = frame.arena.data() + s.arena_bytes + worker * s.scratch_bytes;
+    stage.kernel.run(stage.kernel.state.get(), io, {worker, part, parts, scratch, nullptr});
+  };
   const auto walk = [&](int index) {
-    std::byte* scratch = frame.arena.data() + s.arena_bytes + index * s.scratch_bytes;
-    const ops::Worker share{index, index, workers, scratch, nullptr};
-    const ops::Worker alone{index, 0, 1, scratch, nullptr};
     for (size_t i = begin; i < end; ++i) {
-      const ProgramStage& stage = s.stages[i];
-      if (stage.barrier_before && workers > 1 && i > begin) team->barrier(index);
-      if (limited) {  // all workers go to all barriers
-        if (!frame.stopped.load(std::memory_order_relaxed) && context.should_stop())
-          frame.stopped.store(true, std::memory_order_relaxed);
-        if (frame.stopped.load(std::memory_order_relaxed)) continue;
-      }
-      const int32_t* operands = s.operands.data() + stage.operands;
-      const auto inputs = static_cast<size_t>(s.operand_counts[i]);
-      const ops::Operands io{frame.table.data(),
-                             {operands, inputs},
-                             {operands + inputs, graph_.node(stage.node).outputs.size()},
-                             &frame.failure};
-      if (stage.kernel.splits) {
-        stage.kernel.run(stage.kernel.state.get(), io, share);
+      if (s.stages[i].barrier_before && workers > 1 && i > begin) team->barrier(index);
+      if (s.stages[i].kernel.splits) {
+        run_stage(i, index, index, workers);
       } else if (static_cast<int>(i % static_cast<size_t>(workers)) == index) {
-        stage.kernel.run(stage.kernel.state.get(), io, alone);
+        run_stage(i, index, 0, 1);
       }
     }
   };
   if (workers == 1) {
     walk(0);
+  } else if (s.tasks != nullptr) {
+    frame.tasks->run(*team, [&](int32_t task, int part, int parts, int worker) {
+      run_stage(static_cast<size_t>(task), worker, part, parts);
+    });
   } else {
     team->run(walk);
   }

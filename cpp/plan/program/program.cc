@@ -195,9 +195,10 @@ Result<std::shared_ptr<const Specialization>> Program::specialize(
   }
   AllocateFn limited;
   const RunContext context = make_context({}, &limited);  // a budget of its own
-  LMN_ASSIGN_OR_RETURN(std::shared_ptr<const Specialization> made,
-                       make_specialization(graph_, device_->kernels().tensor, prepared_,
-                                           std::move(types), *context.allocate, cache_));
+  LMN_ASSIGN_OR_RETURN(
+      std::shared_ptr<const Specialization> made,
+      make_specialization(graph_, device_->kernels().tensor, prepared_, std::move(types),
+                          *context.allocate, cache_, options_.workers, options_.runner));
   const std::lock_guard lock(mutex_);
   specializations_.insert(specializations_.begin(), made);
   while (static_cast<int64_t>(specializations_.size()) > options_.max_specializations ||
@@ -205,6 +206,14 @@ Result<std::shared_ptr<const Specialization>> Program::specialize(
     specializations_.pop_back();
   }
   return made;
+}
+
+Program::RunnerCounts Program::runner_counts() const {
+  RunnerCounts counts;
+  const std::lock_guard lock(mutex_);
+  for (const auto& s : specializations_)
+    ++(s->tasks != nullptr ? counts.task_graph : counts.lockstep);
+  return counts;
 }
 
 int64_t Program::frame_bytes(const Specialization& s, int workers) const {
@@ -232,6 +241,8 @@ Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int 
   for (const Specialization::Placement& p : s.placements)
     frame->table[static_cast<size_t>(p.root)] = frame->arena.data() + p.offset;
   if (s.has_late) frame->late.resize(graph_.values.size());
+  if (s.tasks != nullptr && workers > 1)
+    frame->tasks = std::make_unique<parallel::TaskGraphRun>(*s.tasks, workers);
   return frame;
 }
 

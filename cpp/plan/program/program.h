@@ -25,6 +25,9 @@
 
 namespace lmn::plan {
 
+// How the stages of a program are walked (schedule.h).
+enum class Runner : uint8_t { kAuto, kLockstep, kTaskGraph };
+
 struct ProgramOptions {
   // Combinations of input shapes whose specialisations are kept; the least recently used goes
   // first.
@@ -35,6 +38,10 @@ struct ProgramOptions {
   int64_t max_arena_bytes = 0;
   // A run that takes longer ends between two operators or iterations. 0: no limit.
   int64_t max_run_ns = 0;
+  int workers = 1;  // of the teams that runs will have
+  // kAuto: by the width and the costs of the graph. What has values of data-dependent shapes always
+  // runs in lockstep.
+  Runner runner = Runner::kAuto;
 };
 
 // What one run is given.
@@ -91,6 +98,13 @@ class Program {
   const std::vector<ProgramPort>& inputs() const { return inputs_; }
   const std::vector<ProgramPort>& outputs() const { return outputs_; }
   const graph::Graph& graph() const { return graph_; }
+  const AllocateFn& allocate() const { return allocate_; }  // of the device, without a limit
+  // Of the combinations of input shapes that are prepared now, how many run as a task graph, and
+  // how many in lockstep.
+  struct RunnerCounts {
+    int64_t task_graph = 0, lockstep = 0;
+  };
+  RunnerCounts runner_counts() const;
 
   // Inputs are lent for the call, aligned to their element size. An output whose tensor has data is
   // the caller's buffer and must have the output's type; the others are allocated, 64-byte aligned.

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "plan/arena.h"
+#include "plan/program/schedule.h"
 
 namespace lmn::plan {
 namespace {
@@ -28,14 +29,21 @@ class Specializer {
  public:
   Specializer(const graph::Graph& graph, const ops::TensorKernels& kernels,
               std::span<const std::shared_ptr<const void>> prepared, const AllocateFn& allocate,
-              Specialization* out)
-      : graph_(graph), kernels_(kernels), prepared_(prepared), allocate_(allocate), s_(*out) {}
+              int workers, Runner runner, Specialization* out)
+      : graph_(graph),
+        kernels_(kernels),
+        prepared_(prepared),
+        allocate_(allocate),
+        workers_(workers),
+        runner_(runner),
+        s_(*out) {}
 
   Status run() {
     start();
     for (size_t n = 0; n < graph_.nodes.size(); ++n) LMN_RETURN_IF_ERROR(infer(n));
     find_needed();
     LMN_RETURN_IF_ERROR(bind_stages());
+    has_tasks_ = prefers_task_graph(s_, stage_edges(graph_, s_), workers_, runner_);
     place();
     find_barriers();
     return {};
@@ -259,7 +267,7 @@ class Specializer {
           {type.shape.elements() * element_bytes(type.dtype), first[id], last[id], 0});
       ids.push_back(static_cast<int32_t>(id));
     }
-    s_.arena_bytes = assign_offsets(intervals);
+    s_.arena_bytes = has_tasks_ ? place_tasks(ids, intervals) : assign_offsets(intervals);
     for (size_t i = 0; i < ids.size(); ++i)
       s_.placements.push_back({ids[i], intervals[i].offset, intervals[i].bytes});
     for (ProgramStage& stage : s_.stages) {
@@ -270,6 +278,27 @@ class Specializer {
         s_.operands.push_back(id == kNone ? -1 : static_cast<int32_t>(root(id)));
       for (ValueId id : node.outputs) s_.operands.push_back(static_cast<int32_t>(root(id)));
     }
+  }
+
+  // For any order in which the tasks may run.
+  int64_t place_tasks(const std::vector<int32_t>& ids, std::span<Interval> intervals) {
+    const auto stages = static_cast<int32_t>(s_.stages.size());
+    const std::vector<StageEdge> edges = stage_edges(graph_, s_);
+    std::vector<int32_t> parts, interval_of(graph_.values.size(), -1);
+    for (const ProgramStage& stage : s_.stages) parts.push_back(most_parts(stage, workers_));
+    for (size_t i = 0; i < ids.size(); ++i) interval_of[at(ids[i])] = static_cast<int32_t>(i);
+    std::vector<std::vector<int32_t>> touched(ids.size());
+    for (int32_t i = 0; i < stages; ++i) {
+      const Node& node = node_of(s_.stages[at(i)]);
+      const auto touch = [&](ValueId id) {
+        if (id != kNone && interval_of[root(id)] >= 0)
+          touched[at(interval_of[root(id)])].push_back(i);
+      };
+      for (ValueId id : node.outputs) touch(id);
+      for (ValueId id : node.inputs) touch(id);
+    }
+    s_.tasks = std::make_unique<const parallel::TaskGraph>(std::move(parts), edges);
+    return assign_unordered_offsets(intervals, touched, stages, edges);
   }
 
   // Output 0 of stage i in the buffer of an operand that nobody reads afterwards.
@@ -335,6 +364,9 @@ class Specializer {
   const ops::TensorKernels& kernels_;
   const std::span<const std::shared_ptr<const void>> prepared_;
   const AllocateFn& allocate_;
+  const int workers_;
+  const Runner runner_;
+  bool has_tasks_ = false;
   Specialization& s_;
   std::vector<bool> is_folded_, needed_;
 };
@@ -440,10 +472,11 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
     std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
-    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache) {
+    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache, int workers, Runner runner) {
   auto s = std::make_shared<Specialization>();
   s->input_types = std::move(input_types);
-  LMN_RETURN_IF_ERROR(Specializer(graph, kernels, prepared, allocate, s.get()).run());
+  LMN_RETURN_IF_ERROR(
+      Specializer(graph, kernels, prepared, allocate, workers, runner, s.get()).run());
   s->cache = std::move(cache);
   s->cache->add(s->owned_bytes);
   return std::shared_ptr<const Specialization>(std::move(s));

@@ -22,7 +22,9 @@
 #include "core/device.h"
 #include "graph/graph.h"
 #include "ops/tensor_kernel.h"
+#include "parallel/task_graph.h"
 #include "plan/device_block.h"
+#include "plan/program/program.h"
 
 namespace lmn::plan {
 
@@ -74,6 +76,8 @@ struct Specialization {
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  // of one worker
   bool has_late = false;
+  // Not null: the stages run as tasks of these numbers; the arena is laid out for it.
+  std::unique_ptr<const parallel::TaskGraph> tasks;
   int64_t owned_bytes = 0;
 
   std::shared_ptr<FrameCache> cache;  // has been told of owned_bytes and of the frames
@@ -86,9 +90,10 @@ struct Specialization {
 
 // What one run works in. Reused by the next.
 struct Frame {
-  DeviceBlock arena;                    // placements, then the workers' scratch
-  std::vector<std::byte*> table;        // of every root
-  std::vector<ops::RuntimeValue> late;  // of every value, where the program has late ones
+  std::unique_ptr<parallel::TaskGraphRun> tasks;  // of a specialisation that has tasks
+  DeviceBlock arena;                              // placements, then the workers' scratch
+  std::vector<std::byte*> table;                  // of every root
+  std::vector<ops::RuntimeValue> late;            // of every value, where the program has late ones
   std::atomic<const char*> failure{nullptr};
   // A worker saw that the run is to stop; relaxed: the others see it a stage later at worst.
   std::atomic<bool> stopped{false};
@@ -107,7 +112,8 @@ using AllocateFn = ops::AllocateTensor;
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
     std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
-    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache);
+    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache, int workers = 1,
+    Runner runner = Runner::kAuto);
 
 // Computes a node whose inputs are all known now; outputs are allocated. For specialisations, late
 // stages and constant folding. Not for control operators.
