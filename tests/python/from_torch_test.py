@@ -161,7 +161,8 @@ def test_encoder():
 def test_recurrent_layers(kind, options):
     torch.manual_seed(4)
     layer = kind(6, 5, batch_first=True, **options)
-    check(layer, random(2, 4, 6), dynamic=({0: "batch"},), others=[(random(5, 4, 6),)])
+    check(layer, random(2, 4, 6), dynamic=({0: "batch", 1: "steps"},), others=[(random(5, 9, 6),), (random(1, 1, 6),)])
+    assert layer(random(2, 4, 6))[0].requires_grad  # nothing is left of what kept the layer whole
 
 
 def test_causal_language_model():

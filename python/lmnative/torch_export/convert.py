@@ -35,6 +35,7 @@ def from_torch(
         example_kwargs: Arguments by name.
         dynamic_shapes: Sizes that differ from run to run, as torch.export.export wants them; a str stands for
             torch.export.Dim of that name: `{"x": {0: "batch"}}`, or `({0: "batch"},)`. Others are as in the examples.
+            In the examples such a size is 2 or more: PyTorch takes 0 and 1 for what they are.
         session_options: Options of Session.
 
     Inputs have the names of the arguments of `forward`; one output is "output", several are "output.0", "output.1" and
@@ -52,7 +53,9 @@ def from_torch(
             raise InvalidArgumentError("the module is in training mode; call module.eval() first")
         args = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         shapes = _dims(torch, dynamic_shapes)
-        with torch.no_grad():
+        from lmnative.torch_export.recurrent import whole_layers
+
+        with torch.no_grad(), whole_layers():
             program = torch.export.export(module, tuple(args), example_kwargs, dynamic_shapes=shapes, strict=False)
     from lmnative.torch_export.operators import OPERATORS
 

@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTM and GRU. PyTorch and ONNX order the gates differently, so the weights of these layers are copied."""
+"""LSTM and GRU. PyTorch and ONNX order the gates differently, so the weights of these layers are copied.
+
+torch.export would unroll these layers, which fixes the number of steps. So while it traces a module, they are operators
+of their own (`whole_layers`), which stay whole.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -69,3 +76,76 @@ def _lstm(c: Any, node: Any) -> list[Value]:
 @_add("gru.input", raw=True)
 def _gru(c: Any, node: Any) -> list[Value]:
     return _layers(c, node, "GRU")
+
+
+_ARGUMENTS = "Tensor[] params, bool biases, int layers, float dropout, bool train, bool both, bool batch_first"
+
+
+@torch.library.custom_op(
+    "lmnative::lstm", mutates_args=(), schema=f"(Tensor x, Tensor[] hx, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor)"
+)
+def _whole_lstm(x, hx, params, *rest):
+    return tuple(one.clone() for one in torch.lstm(x, hx, params, *rest))
+
+
+@torch.library.custom_op(
+    "lmnative::gru", mutates_args=(), schema=f"(Tensor x, Tensor hx, {_ARGUMENTS}) -> (Tensor, Tensor)"
+)
+def _whole_gru(x, hx, params, *rest):
+    return tuple(one.clone() for one in torch.gru(x, hx, params, *rest))
+
+
+def _like(x: Any, state: Any, both: bool) -> Any:
+    return x.new_empty(*x.shape[:-1], state.shape[-1] * (2 if both else 1))
+
+
+@_whole_lstm.register_fake
+def _(x, hx, params, biases, layers, dropout, train, both, batch_first):
+    return _like(x, hx[0], both), torch.empty_like(hx[0]), torch.empty_like(hx[1])
+
+
+@_whole_gru.register_fake
+def _(x, hx, params, biases, layers, dropout, train, both, batch_first):
+    return _like(x, hx, both), torch.empty_like(hx)
+
+
+TABLE[torch.ops.lmnative.lstm.default] = _lstm
+TABLE[torch.ops.lmnative.gru.default] = _gru
+
+_patching = threading.Lock()
+
+
+class _Functions:
+    """What torch.nn calls its C functions by, but for layers that are being traced. All others run as ever."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        original = getattr(self._original, name)
+        if name not in ("lstm", "gru"):
+            return original
+
+        def call(*arguments: Any) -> Any:
+            packed = not isinstance(arguments[2], (list, tuple))  # sequences of several lengths
+            projected = name == "lstm" and not packed and arguments[1][0].shape[-1] != arguments[1][1].shape[-1]
+            traced = type(arguments[0]) not in (torch.Tensor, torch.nn.Parameter)
+            if packed or projected or not traced:
+                return original(*arguments)
+            whole = torch.ops.lmnative.lstm if name == "lstm" else torch.ops.lmnative.gru
+            return whole(arguments[0], arguments[1], *arguments[2:])
+
+        return call
+
+
+@contextmanager
+def whole_layers() -> Iterator[None]:
+    """While this lasts, tracing keeps these layers whole."""
+    rnn = torch.nn.modules.rnn
+    with _patching:
+        original = rnn._VF
+        rnn._VF = _Functions(original)
+        try:
+            yield
+        finally:
+            rnn._VF = original
