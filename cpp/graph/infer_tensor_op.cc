@@ -75,6 +75,28 @@ ValueType TypeTranslator::to_graph(const ops::TensorType& type) const {
   return out;
 }
 
+Status TypeTranslator::named(Status status) const {
+  if (status.ok()) return status;
+  const std::string_view message = status.message();
+  std::string out;
+  for (size_t i = 0; i < message.size(); ++i) {
+    const bool starts = message[i] == '-' && i > 0 &&
+                        (message[i - 1] == '[' || message.substr(i < 2 ? 0 : i - 2, 2) == ", ");
+    size_t end = i + 1, number = 0;
+    while (starts && end < message.size() && end < i + 6 && message[end] >= '0' &&
+           message[end] <= '9')
+      number = number * 10 + static_cast<size_t>(message[end++] - '0');
+    const bool ends = end < message.size() && (message[end] == ']' || message[end] == ',');
+    if (starts && ends && number >= 2 && number - 2 < symbols_.size()) {
+      out += symbols_[number - 2];
+      i = end - 1;
+    } else {
+      out += message[i];
+    }
+  }
+  return error(status.code(), "%s", out.c_str());
+}
+
 Status infer_tensor_op(const Graph& graph, const Node& node, std::vector<ValueType>* outputs) {
   const ops::TensorOp op = tensor_op(node.op);
   LMN_RETURN_IF_ERROR(ops::check_attributes(op, node.attributes, node.name));
@@ -100,7 +122,7 @@ Status infer_tensor_op(const Graph& graph, const Node& node, std::vector<ValueTy
                              static_cast<int>(outputs->size()));
   constexpr DType kNoOutput = DType::kQ4_0;  // which no general tensor is of
   for (ops::TensorType& type : types) type.dtype = kNoOutput;
-  LMN_RETURN_IF_ERROR(ops::infer(view, types));
+  LMN_RETURN_IF_ERROR(translator.named(ops::infer(view, types)));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i].dtype == kNoOutput) {
       return error(Code::kInvalidArgument, "%s '%s': it has no output %zu",

@@ -16,6 +16,8 @@ class TypeTranslator {
  public:
   ops::TensorType to_ops(const ValueType& type);
   ValueType to_graph(const ops::TensorType& type) const;
+  // A message of ops::infer, with names where it has numbers for them in shapes: "[-2, 16]".
+  Status named(Status status) const;
 
  private:
   std::vector<std::string> symbols_;  // number kUnknownSize - 1 - i

@@ -134,6 +134,8 @@ def test_errors_name_the_operator():
         g.Rleu(x)
     with pytest.raises(lmnative.InvalidArgumentError, match=r"MatMul.*inner sizes differ"):
         x @ X
+    with pytest.raises(lmnative.InvalidArgumentError, match=r"MatMul.*\[rows, 4\] times \[3, 4\]"):
+        g.input("named", "float32", ("rows", 4)) @ X
     with pytest.raises(lmnative.InvalidArgumentError, match="Softmax.*'axes'"):
         g.softmax(x, axes=1)
     with pytest.raises(lmnative.InvalidArgumentError, match="'axis' is a string where an int belongs"):
