@@ -2,8 +2,8 @@
 #
 # libFuzzer targets (Clang with its compiler-rt only), included when LMN_BUILD_FUZZERS is on:
 #   CC=clang-14 CXX=clang++-14 cmake -S . -B build/fuzz -G Ninja -DLMN_BUILD_FUZZERS=ON
-#   ninja -C build/fuzz fuzz_gguf fuzz_onnx
-# runs gguf_fuzz and onnx_fuzz for LMN_FUZZ_SECONDS each, from the seeds of make_FORMAT_corpus.py and what earlier runs
+#   ninja -C build/fuzz fuzz_gguf fuzz_onnx fuzz_session
+# runs gguf_fuzz, onnx_fuzz and session_fuzz for LMN_FUZZ_SECONDS each, from the seeds of make_FORMAT_corpus.py and what earlier runs
 # added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure and a file crash-* in the build folder,
 # which `FORMAT_fuzz FILE` repeats.
 # The sources under test are compiled again here, with the fuzzer's instrumentation: the rooms' objects stay as they are.
@@ -32,3 +32,17 @@ foreach(format gguf onnx)
     DEPENDS ${format}_fuzz
     VERBATIM)  # without USES_TERMINAL, so that both run at once
 endforeach()
+
+# Any bytes as a model that is imported, optimised and run: session_fuzz. Kernels are taken as they are.
+file(GLOB_RECURSE session_sources CONFIGURE_DEPENDS cpp/graph/*.cc cpp/models/onnx/*.cc cpp/ops/*.cc cpp/plan/*.cc)
+add_executable(session_fuzz EXCLUDE_FROM_ALL tests/fuzz/session_fuzz.cc ${session_sources}
+  $<TARGET_OBJECTS:lmn_cpu> $<TARGET_OBJECTS:lmn_memory> $<TARGET_OBJECTS:lmn_parallel>)
+target_link_libraries(session_fuzz PRIVATE fuzz_objects lmn_flags Threads::Threads)
+set(corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz_session_corpus)
+add_custom_target(fuzz_session
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/make_onnx_corpus.py ${corpus}
+  COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_CURRENT_SOURCE_DIR}/tests/onnx/relu_linear.onnx ${corpus}
+  COMMAND $<TARGET_FILE:session_fuzz> -max_total_time=${LMN_FUZZ_SECONDS} -max_len=16384 -rss_limit_mb=1024
+          -malloc_limit_mb=512 -timeout=5 -print_final_stats=1 ${corpus}
+  DEPENDS session_fuzz
+  VERBATIM)

@@ -179,6 +179,9 @@ Status GraphImporter::outputs(const OnnxGraph& g, Scope* scope) {
   reader.op_type = "the graph's output";
   for (const formats::OnnxValueInfo& output : g.outputs) {
     LMN_ASSIGN_OR_RETURN(const ValueId id, find(output.name, scope, reader));
+    if (id == kNone)  // a name that is empty, or that a function was not given
+      return error(Code::kCorrupt, "output '%s' of the graph is a value that is left out",
+                   std::string(output.name).c_str());
     graph_.add_output(id, std::string(output.name));
   }
   return {};

@@ -8,8 +8,9 @@ namespace {
 
 // Ancestors are kept as bits, 512 kB for so many stages.
 constexpr size_t kMostStages = 2048;
-// A barrier of the team, and what a task costs beside its kernel: measured with two members.
-constexpr double kBarrierNs = 600, kTaskNs = 150;
+// A barrier of the team, half of it waiting for the later member, and what a task costs beside its
+// kernel: measured with two members.
+constexpr double kBarrierNs = 1'500, kTaskNs = 150;
 // A part of a task is worth handing over from here on.
 constexpr double kPartNs = 20'000;
 // Estimates are rough: the list is left only for a clear gain.
