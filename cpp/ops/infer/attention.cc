@@ -121,7 +121,7 @@ Status infer_Attention(const TensorNode& node, TensorTypes outputs) {
     return node.fail("window sizes are %" PRId64 " and %" PRId64 "; they are -1 at least", left,
                      right);
   if (node.integer("softmax_precision", 0) != 0) {
-    DType precision;
+    DType precision = DType::kF32;
     LMN_RETURN_IF_ERROR(dtype_of_onnx(node, node.integer("softmax_precision", 0), &precision));
     if (precision != DType::kF32 && precision != DType::kF64 && precision != DType::kF16 &&
         precision != DType::kBF16)

@@ -14,7 +14,7 @@ constexpr int64_t kMaxClasses = 65536;
 
 // Rows of input 0, whose rank is known, and a model of `features` features.
 Status rows_for(const TensorNode& node, int64_t features, int64_t* rows) {
-  int64_t given;
+  int64_t given = 0;
   LMN_RETURN_IF_ERROR(rows_of(node, rows, &given));
   if (given < 0 || given == features) return {};
   return node.fail("the input has %" PRId64 " features, and the model %" PRId64, given, features);
@@ -45,7 +45,7 @@ Status infer_regression(const TensorNode& node, TensorTypes outputs, int64_t fea
 Status tree_rows(const TensorNode& node, const TreeEnsemble& trees, int64_t* rows) {
   *rows = kUnknownSize;
   if (!node.ranked()) return {};
-  int64_t given;
+  int64_t given = 0;
   LMN_RETURN_IF_ERROR(rows_of(node, rows, &given));
   if (given < 0 || given >= trees.features) return {};
   return node.fail("the input has %" PRId64 " features, and the trees look at %" PRId64, given,

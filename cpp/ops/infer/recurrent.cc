@@ -59,7 +59,7 @@ Status expect_shape(const TensorNode& node, int i, const char* what, const Shape
                    want.to_string().c_str());
 }
 
-int64_t times(int64_t size, int64_t by) { return size < 0 ? kUnknownSize : size * by; }
+int64_t gates_of(int64_t size, int64_t by) { return size < 0 ? kUnknownSize : size * by; }
 
 Status infer_recurrent(const TensorNode& node, int gates, int activations, TensorTypes outputs) {
   const bool lstm = gates == 4;
@@ -81,15 +81,15 @@ Status infer_recurrent(const TensorNode& node, int gates, int activations, Tenso
   if (r.hidden > kMaxElements / 16 || r.inputs > kMaxElements / 16)
     return node.unsupported("the network is too large");
   const int64_t d = r.directions, h = r.hidden;
-  LMN_RETURN_IF_ERROR(expect_shape(node, 1, "W", {d, times(h, gates), r.inputs}));
-  LMN_RETURN_IF_ERROR(expect_shape(node, 2, "R", {d, times(h, gates), h}));
-  LMN_RETURN_IF_ERROR(expect_shape(node, 3, "B", {d, times(h, 2 * gates)}));
+  LMN_RETURN_IF_ERROR(expect_shape(node, 1, "W", {d, gates_of(h, gates), r.inputs}));
+  LMN_RETURN_IF_ERROR(expect_shape(node, 2, "R", {d, gates_of(h, gates), h}));
+  LMN_RETURN_IF_ERROR(expect_shape(node, 3, "B", {d, gates_of(h, 2 * gates)}));
   LMN_RETURN_IF_ERROR(expect_shape(node, 4, "sequence_lens", {r.batch}));
   const Shape state = r.batch_first ? Shape{r.batch, d, h} : Shape{d, r.batch, h};
   LMN_RETURN_IF_ERROR(expect_shape(node, 5, "initial_h", state));
   if (lstm) {
     LMN_RETURN_IF_ERROR(expect_shape(node, 6, "initial_c", state));
-    LMN_RETURN_IF_ERROR(expect_shape(node, 7, "P", {d, times(h, 3)}));
+    LMN_RETURN_IF_ERROR(expect_shape(node, 7, "P", {d, gates_of(h, 3)}));
   }
   outputs[0].shape = r.batch_first ? Shape{r.batch, r.steps, d, h} : Shape{r.steps, d, r.batch, h};
   for (size_t i = 1; i < outputs.size(); ++i) outputs[i].shape = state;

@@ -28,7 +28,7 @@ Status infer_Unique(const TensorNode& node, TensorTypes outputs) {
     return {};
   }
   if (!node.ranked()) return {};
-  int64_t axis;
+  int64_t axis = 0;
   LMN_RETURN_IF_ERROR(node.normalize_axis(node.integer("axis", 0), node.rank(0), &axis));
   outputs[0].shape = node.shape(0);
   outputs[0].shape[static_cast<int>(axis)] = kUnknownSize;
