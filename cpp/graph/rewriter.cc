@@ -35,9 +35,17 @@ Status Rewriter::copy(const Node& node) {
 
 Result<ValueId> Rewriter::add(Op op, std::vector<ValueId> inputs, Attributes attributes,
                               std::string name) {
-  LMN_ASSIGN_OR_RETURN(const NodeId id,
-                       to_.add(op, std::move(inputs), std::move(attributes), std::move(name)));
-  return to_.node(id).outputs.front();
+  LMN_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs,
+                       add_all(op, std::move(inputs), std::move(attributes), std::move(name), 1));
+  return outputs.front();
+}
+
+Result<std::vector<ValueId>> Rewriter::add_all(Op op, std::vector<ValueId> inputs,
+                                               Attributes attributes, std::string name,
+                                               int outputs) {
+  LMN_ASSIGN_OR_RETURN(const NodeId id, to_.add(op, std::move(inputs), std::move(attributes),
+                                                std::move(name), outputs));
+  return to_.node(id).outputs;
 }
 
 Graph Rewriter::finish() {

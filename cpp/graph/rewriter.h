@@ -27,6 +27,9 @@ class Rewriter {
   Status copy(const Node& node);
   // A new node on new operands; its first output.
   Result<ValueId> add(Op op, std::vector<ValueId> inputs, Attributes attributes, std::string name);
+  // All outputs of one that has `outputs`.
+  Result<std::vector<ValueId>> add_all(Op op, std::vector<ValueId> inputs, Attributes attributes,
+                                       std::string name, int outputs);
   ValueId add_constant(Constant constant) { return to_.add_constant(std::move(constant)); }
 
   const Graph& to() const { return to_; }

@@ -62,6 +62,55 @@ struct UnpackTask {
   float* y;
 };
 
+// Convolutions (indirect-inl.h): rows of `segments` pieces of `length` floats, times float panels.
+struct IndirectTask {
+  const std::byte* panels;
+  int64_t panel_bytes, panel_begin, panel_end;
+  int64_t segments, length;
+  const float* const* pointers;  // [segments][pointer_stride]: of every row, less `offset`
+  int64_t pointer_stride, offset;
+
+  int64_t rows, channels;        // of y
+  const float *bias, *residual;  // or null; residual's rows are y_stride apart
+  float* y;
+  int64_t y_stride;
+  float low, high;  // what the result is clamped to
+};
+
+// The same where each channel is summed for itself.
+struct DepthwiseTask {
+  const float* weights;          // [taps][channels]
+  const float* const* pointers;  // [taps][pointer_stride]
+  int64_t taps, pointer_stride, rows, channels;
+  const float *bias, *residual;  // or null
+  float* y;                      // [rows][channels]
+  float low, high;
+};
+
+struct ConvolutionKernels {
+  void (*linear)(const IndirectTask&) = nullptr;
+  void (*depthwise)(const DepthwiseTask&) = nullptr;
+};
+
+// Exact products of 8-bit integers (integer-inl.h). A panel is `float_lanes` channels wide: units
+// of 4 bytes for each, which hold 4 columns as signed bytes, or 2 as signed words. Rows hold as
+// many columns as units do: unsigned bytes, or signed words.
+struct IntegerTask {
+  const std::byte* panels;
+  int64_t panel_bytes, panel_begin, panel_end, units;
+  const std::byte* x;
+  int64_t x_row_bytes, rows, channels;
+  const int32_t* start;        // [panels * float_lanes]: what sums begin with
+  const float *scales, *bias;  // of every channel; null: y are the sums, as int32
+  void* y;                     // f32: sum * scale + bias; bias may be null
+  int64_t y_stride;
+};
+
+struct IntegerKernels {
+  void (*bytes)(const IntegerTask&) = nullptr;  // null: words are as fast
+  void (*words)(const IntegerTask&) = nullptr;
+};
+
 // A set on top of another (tile_kernels-inl.h) has the same lanes, its own `linear`, and null for
 // the rest, which is the other's.
 struct IsaKernels {
@@ -80,6 +129,9 @@ struct IsaKernels {
   ops::KernelFn rms_norm = nullptr, quantize = nullptr, rms_norm_quantize = nullptr, rope = nullptr,
                 kv_write = nullptr, rope_kv_write = nullptr, attention = nullptr,
                 silu_mul = nullptr, add = nullptr;
+
+  ConvolutionKernels convolution = {};
+  IntegerKernels integer = {};
 };
 
 namespace scalar {

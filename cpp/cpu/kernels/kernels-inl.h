@@ -34,6 +34,8 @@ namespace {
 #include "cpu/kernels/linear_wide-inl.h"
 #include "cpu/kernels/linear_types-inl.h"
 #include "cpu/kernels/linear_float-inl.h"
+#include "cpu/kernels/indirect-inl.h"
+#include "cpu/kernels/integer-inl.h"
 #include "cpu/kernels/pack-inl.h"
 #include "cpu/kernels/attention_chunk-inl.h"
 #include "cpu/kernels/attention-inl.h"
@@ -70,6 +72,8 @@ extern const IsaKernels kKernels = {
     .attention = attention,
     .silu_mul = silu_mul,
     .add = add_rows,
+    .convolution = {.linear = linear_indirect, .depthwise = depthwise},
+    .integer = {.bytes = kIntegerBytes, .words = integer_words},
 };
 
 }  // namespace lmn::cpu::LMN_ISA

@@ -60,6 +60,9 @@ struct DynamicScale {
       low = x[i] < low ? x[i] : low;
       high = x[i] > high ? x[i] : high;
     }
+    *this = DynamicScale(low, high);
+  }
+  DynamicScale(float low, float high) {
     if (high != low) scale = (high - low) / 255.0f;
     const float at = -low / scale;
     zero = static_cast<int32_t>(vector_math::round_even(at > 255.0f ? 255.0f : at > 0 ? at : 0.0f));

@@ -70,25 +70,6 @@ Status with_pooled(const ops::TensorNode& node, DType dtype, F&& f) {
   return with_float(node, dtype, f);
 }
 
-// How many taps of every window count for an average.
-struct Counter {
-  Windows w;
-  bool with_padding;
-
-  int64_t along(size_t d, int64_t out) const {
-    const int64_t first = out * w.stride[d] - w.pad_begin[d];
-    const int64_t end = with_padding ? w.in[d] + w.pad_end[d] : w.in[d];
-    const Reach taps = reach(first, w.dilation[d], end, w.kernel[d]);
-    return with_padding ? taps.end : taps.end - taps.begin;
-  }
-  int64_t of_row(const SpatialSizes& out) const {  // without the last dimension
-    int64_t n = 1;
-    for (int d = 0; d + 1 < w.rank; ++d)
-      n *= along(static_cast<size_t>(d), out[static_cast<size_t>(d)]);
-    return n;
-  }
-};
-
 template <typename S>
 S power(S x, int64_t p) {
   return p == 1 ? x : p == 2 ? x * x : std::pow(x, static_cast<S>(p));
@@ -178,7 +159,7 @@ Status bind_sums(const Binding& b, int64_t p) {
   LMN_RETURN_IF_ERROR(read_pool(b.node, &w));
   const Shape& out_shape = b.outputs[0].shape;
   const int64_t planes = out_shape[0] * out_shape[1];
-  const Counter counter{w, b.node.integer("count_include_pad", 0) != 0};
+  const TapCounter counter{w, b.node.integer("count_include_pad", 0) != 0};
   return with_float(b.node, b.node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     b.kernel.splits = true;

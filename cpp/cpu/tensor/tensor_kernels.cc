@@ -15,6 +15,10 @@ Status prepare(const Preparation& preparation) {
       return prepare_LSTM(preparation);
     case ops::TensorOp::kRNN:
       return prepare_RNN(preparation);
+    case ops::TensorOp::kChannelsLastConv:
+      return prepare_ChannelsLastConv(preparation);
+    case ops::TensorOp::kIntegerLinear:
+      return prepare_IntegerLinear(preparation);
     default:
       return {};
   }

@@ -44,5 +44,7 @@ Status prepare_FusedLinear(const Preparation& p);
 Status prepare_GRU(const Preparation& p);
 Status prepare_LSTM(const Preparation& p);
 Status prepare_RNN(const Preparation& p);
+Status prepare_ChannelsLastConv(const Preparation& p);
+Status prepare_IntegerLinear(const Preparation& p);
 
 }  // namespace lmn::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walking windows over images: which outputs of a row a tap of the window reaches, and runs of
-// outputs in one row.
+// Walking windows over images: which outputs of a row a tap of the window reaches, runs of outputs
+// in one row, how many taps of a window lie in the image.
 #pragma once
 
 #include <algorithm>
@@ -69,5 +69,24 @@ inline int64_t row_offset(const ops::Windows& w, const ops::SpatialSizes& out,
   }
   return offset * w.in[static_cast<size_t>(w.rank - 1)];
 }
+
+// How many taps of every window count for an average.
+struct TapCounter {
+  ops::Windows w;
+  bool with_padding;
+
+  int64_t along(size_t d, int64_t out) const {
+    const int64_t first = out * w.stride[d] - w.pad_begin[d];
+    const int64_t end = with_padding ? w.in[d] + w.pad_end[d] : w.in[d];
+    const Reach taps = reach(first, w.dilation[d], end, w.kernel[d]);
+    return with_padding ? taps.end : taps.end - taps.begin;
+  }
+  int64_t of_row(const ops::SpatialSizes& out) const {  // without the last dimension
+    int64_t n = 1;
+    for (int d = 0; d + 1 < w.rank; ++d)
+      n *= along(static_cast<size_t>(d), out[static_cast<size_t>(d)]);
+    return n;
+  }
+};
 
 }  // namespace lmn::cpu

@@ -9,17 +9,6 @@
 namespace lmn::graph {
 namespace {
 
-// The operators of activations that the product takes along, and their names there.
-std::string activation_of(const Node& node) {
-  const std::string_view op = name(node.op);
-  if (op == "Relu" || op == "Tanh" || op == "Sigmoid") return std::string(op);
-  if (op == "Gelu" || op == "com.microsoft.Gelu") {
-    const auto* approximate = node.attributes.find_as<std::string>("approximate");
-    return approximate != nullptr && *approximate == "tanh" ? "GeluTanh" : "Gelu";
-  }
-  return "";
-}
-
 struct Product {
   ValueId x, weight, bias;
   bool transposed;

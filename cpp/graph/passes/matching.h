@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -35,6 +37,18 @@ inline const TensorView* constant_of(const Graph& graph, ValueId id) {
   if (id == kNone || graph.value(id).constant == nullptr) return nullptr;
   const std::vector<Piece>& pieces = graph.value(id).constant->pieces;
   return pieces.size() == 1 ? &pieces[0].view : nullptr;
+}
+
+// The name of an operator that products take along as their activation, there; "": it is none.
+inline std::string activation_of(const Node& node) {
+  if (!is_tensor_op(node.op)) return "";
+  const std::string_view op = name(node.op);
+  if (op == "Relu" || op == "Tanh" || op == "Sigmoid") return std::string(op);
+  if (op == "Gelu" || op == "com.microsoft.Gelu") {
+    const auto* approximate = node.attributes.find_as<std::string>("approximate");
+    return approximate != nullptr && *approximate == "tanh" ? "GeluTanh" : "Gelu";
+  }
+  return "";
 }
 
 // A Linear that is nothing but a product, and perhaps a bias: no residual, not interleaved, not

@@ -15,7 +15,12 @@ constexpr Pass kPasses[] = {
     // Before fuse_linear, which takes activations along.
     {"fuse_gelu", fuse_gelu},
     {"eliminate_dead_code", eliminate_dead_code},
+    {"fold_batch_norm", fold_batch_norm},
+    // Before fuse_convolution, which works on what it makes.
+    {"use_channels_last", use_channels_last},
+    {"fuse_convolution", fuse_convolution},
     {"fuse_linear", fuse_linear},
+    {"fuse_integer_linear", fuse_integer_linear},
     {"hoist_gather", hoist_gather},
     // Before merge_linears: a gate and an up of one type are better interleaved than side by side.
     {"merge_gate_up", merge_gate_up},

@@ -51,8 +51,18 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 Result<Graph> simplify_tensors(const Graph& graph, const PassOptions& options);
 // x * 0.5 * (1 + erf(x / sqrt(2))), in the orders that exporters write it -> Gelu.
 Result<Graph> fuse_gelu(const Graph& graph, const PassOptions& options);
+// BatchNormalization(Conv(x)) with constant statistics -> Conv with other constants.
+Result<Graph> fold_batch_norm(const Graph& graph, const PassOptions& options);
+// Conv with constant weights, and the poolings and operators of elements that follow, -> the same
+// over [batch, spatial..., channels], with Transposes where such a chain begins and ends.
+Result<Graph> use_channels_last(const Graph& graph, const PassOptions& options);
+// lmnative.Conv, what is added, and an activation -> one lmnative.Conv.
+Result<Graph> fuse_convolution(const Graph& graph, const PassOptions& options);
 // MatMul or Gemm with a constant matrix, what is added, and an activation -> lmnative.Linear.
 Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
+// MatMulInteger with constant weights, its scales, bias and activation -> lmnative.IntegerLinear;
+// DynamicQuantizeLinear -> lmnative.BlockRanges, QuantizeByRanges.
+Result<Graph> fuse_integer_linear(const Graph& graph, const PassOptions& options);
 // gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows
 // that are asked for.
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions& options);

@@ -5,31 +5,14 @@
 #include <cstring>
 
 #include "graph/passes/passes.h"
+#include "tensor_graph.h"
 #include "testing.h"
 
 namespace {
 
 using namespace lmn;
 using namespace lmn::graph;
-
-template <typename T>
-ValueId constant(Graph* g, const char* name, DType dtype, Shape shape, std::vector<T> values) {
-  auto memory = std::make_shared<std::vector<T>>(std::move(values));
-  Tensor tensor{dtype, shape, reinterpret_cast<std::byte*>(memory->data()), memory};
-  return g->add_constant(name, tensor);
-}
-ValueId floats(Graph* g, const char* name, Shape shape, std::vector<float> values) {
-  return constant<float>(g, name, DType::kF32, shape, std::move(values));
-}
-ValueId node(Graph* g, std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {},
-             const char* name = "") {
-  const ops::TensorOp* found = ops::find_tensor_op(op);
-  if (found == nullptr) throw std::runtime_error("no operator " + std::string(op));
-  auto id = g->add(op_of(*found), std::move(inputs), std::move(attributes), name);
-  if (!id.ok()) throw std::runtime_error(std::string(id.status().message()));
-  return g->node(*id).outputs[0];
-}
-ValueId input(Graph* g, Dims dims) { return g->add_input("x", tensor(DType::kF32, dims)); }
+using namespace graph_test;
 
 std::string after(PassFn pass, const Graph& g, const PassOptions& options = {}) {
   Result<Graph> result = pass(g, options);
