@@ -37,6 +37,7 @@ endforeach()
 file(GLOB_RECURSE session_sources CONFIGURE_DEPENDS cpp/graph/*.cc cpp/models/onnx/*.cc cpp/ops/*.cc cpp/plan/*.cc)
 add_executable(session_fuzz EXCLUDE_FROM_ALL tests/fuzz/session_fuzz.cc ${session_sources}
   $<TARGET_OBJECTS:lmn_cpu> $<TARGET_OBJECTS:lmn_memory> $<TARGET_OBJECTS:lmn_parallel>)
+set_target_properties(session_fuzz PROPERTIES UNITY_BUILD OFF)  # files of several rooms
 target_link_libraries(session_fuzz PRIVATE fuzz_objects lmn_flags Threads::Threads)
 set(corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz_session_corpus)
 add_custom_target(fuzz_session
