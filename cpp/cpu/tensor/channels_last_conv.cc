@@ -48,15 +48,16 @@ struct ConvolutionEnding {
   RowFunction apply = nullptr;
 };
 
-Status read_convolution_ending(const ops::TensorNode& node, ConvolutionEnding* ending) {
+Status read_convolution_ending(const ops::TensorNode& node, const IsaKernels& isa,
+                               ConvolutionEnding* ending) {
   const std::string_view name = node.text("activation", "");
   if (name == "Relu") {
     ending->low = 0;
   } else if (name == "Clip") {
     ending->low = node.number("low", ending->low);
     ending->high = node.number("high", ending->high);
-  } else if (const LinearActivation* found = find_linear_activation(name); found != nullptr) {
-    ending->apply = found->apply;
+  } else if (find_linear_activation(name, isa, &ending->apply)) {
+    return {};
   } else {
     return node.unsupported("activation %.40s", std::string(name).c_str());
   }
@@ -341,7 +342,7 @@ Status bind_ChannelsLastConv(const Binding& b) {
   ops::Convolution c;
   LMN_RETURN_IF_ERROR(read_convolution(ops::ChannelsFirstNode(b.node).node(), &c));
   ConvolutionEnding ending;
-  LMN_RETURN_IF_ERROR(read_convolution_ending(b.node, &ending));
+  LMN_RETURN_IF_ERROR(read_convolution_ending(b.node, b.isa, &ending));
   const Windows& w = c.windows;
   b.kernel.splits = true;
   b.kernel.cost = 50 + static_cast<double>(c.batch * w.outputs() * w.taps() * c.channels /

@@ -183,9 +183,9 @@ Status prepare_IntegerLinear(const Preparation& p) {
 Status bind_IntegerLinear(const Binding& b) {
   const auto* packed = b.node.prepared<PackedIntegers>();
   if (packed == nullptr) return b.node.fail("its weights were not packed");
-  const LinearActivation* activation = find_linear_activation(b.node.text("activation", ""));
-  if (activation == nullptr) return b.node.unsupported("the activation is not known");
-  const auto apply = activation->apply;
+  RowFunction apply = nullptr;
+  if (!find_linear_activation(b.node.text("activation", ""), b.isa, &apply))
+    return b.node.unsupported("the activation is not known");
   const int64_t rows = b.node.shape(0).rows(), inner = packed->inner, columns = packed->columns;
   const int64_t lanes = b.isa.float_lanes, padded = packed->panels * lanes;
   const bool is_signed = b.node.dtype(0) == DType::kI8, has_bias = b.node.has(6);

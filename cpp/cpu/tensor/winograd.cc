@@ -164,13 +164,7 @@ Winograd::Winograd(const ops::Convolution& convolution, const WinogradWeights& w
       tiles_across_((convolution.windows.out[1] + 1) / 2),
       // Their values are to stay in a second-level cache.
       block_(std::clamp<int64_t>(4608 / convolution.channels, 28, 96)),
-#if defined(__x86_64__)
-      wide_(&isa == &avx2::kKernels || &isa == &avx512::kKernels)
-#else
-      wide_(false)
-#endif
-{
-}
+      wide_(has_wide_rows(isa)) {}
 
 size_t Winograd::scratch_bytes() const {
   const int64_t floats =
