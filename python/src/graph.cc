@@ -85,6 +85,11 @@ Graph::Graph() {
   graph_.reset(graph);
 }
 
+lmn_graph* Graph::idle() const {
+  if (busy_) raise(LMN_INVALID_ARGUMENT, "the graph is in use by another thread");
+  return graph_.get();
+}
+
 int32_t Graph::input(const std::string& name, const std::string& dtype, const py::object& shape) {
   std::vector<int64_t> sizes;
   std::deque<std::string> texts;
@@ -98,7 +103,7 @@ int32_t Graph::input(const std::string& name, const std::string& dtype, const py
   }
   int32_t id = LMN_GRAPH_ABSENT;
   ErrorSlot error;
-  check(lmn_graph_input_create(graph_.get(), name.c_str(), dtype.c_str(),
+  check(lmn_graph_input_create(idle(), name.c_str(), dtype.c_str(),
                                shape.is_none() ? -1 : static_cast<int32_t>(sizes.size()),
                                sizes.data(), symbols.data(), &id, error.out()),
         error);
@@ -108,8 +113,7 @@ int32_t Graph::input(const std::string& name, const std::string& dtype, const py
 int32_t Graph::constant(const std::string& name, const SessionValue& value) {
   int32_t id = LMN_GRAPH_ABSENT;
   ErrorSlot error;
-  check(lmn_graph_constant_create(graph_.get(), name.c_str(), value.get(), &id, error.out()),
-        error);
+  check(lmn_graph_constant_create(idle(), name.c_str(), value.get(), &id, error.out()), error);
   return id;
 }
 
@@ -118,7 +122,7 @@ std::vector<int32_t> Graph::node(const std::string& op, const std::vector<int32_
   const AttributeList list(attributes);
   std::vector<int32_t> made(outputs);
   ErrorSlot error;
-  check(lmn_graph_node_create(graph_.get(), op.c_str(), inputs.data(), inputs.size(), list.data(),
+  check(lmn_graph_node_create(idle(), op.c_str(), inputs.data(), inputs.size(), list.data(),
                               list.size(), made.data(), made.size(), error.out()),
         error);
   return made;
@@ -126,13 +130,13 @@ std::vector<int32_t> Graph::node(const std::string& op, const std::vector<int32_
 
 void Graph::output(const std::string& name, int32_t value) {
   ErrorSlot error;
-  check(lmn_graph_output_create(graph_.get(), name.c_str(), value, error.out()), error);
+  check(lmn_graph_output_create(idle(), name.c_str(), value, error.out()), error);
 }
 
 py::tuple Graph::value(int32_t id) const {
   auto info = sized<lmn_port_info>();
   ErrorSlot error;
-  check(lmn_graph_value_get(graph_.get(), id, &info, error.out()), error);
+  check(lmn_graph_value_get(idle(), id, &info, error.out()), error);
   return port_tuple(info);
 }
 

@@ -27,13 +27,33 @@ class Graph {
                             const py::dict& attributes, size_t outputs);
   void output(const std::string& name, int32_t value);
   py::tuple value(int32_t id) const;  // as Session.inputs() has them
-  const lmn_graph* get() const { return graph_.get(); }
+  const lmn_graph* get() const { return idle(); }
+
+  // While one of these lives, the GIL may be let go: calls of other threads on the graph are
+  // errors.
+  class Busy {
+   public:
+    explicit Busy(const Graph* graph) : graph_(graph) {
+      if (graph_ != nullptr) graph_->busy_ = true;
+    }
+    ~Busy() {
+      if (graph_ != nullptr) graph_->busy_ = false;
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    const Graph* graph_;
+  };
 
  private:
+  lmn_graph* idle() const;  // the handle; raises while another thread is busy with it
+
   struct Delete {
     void operator()(lmn_graph* graph) const { lmn_graph_destroy(graph); }
   };
   std::unique_ptr<lmn_graph, Delete> graph_;
+  mutable bool busy_ = false;  // under the GIL
 };
 
 // (name, kind, dtype, shape): sizes are numbers, names or None; shape is None if the rank is not

@@ -84,20 +84,20 @@ class Session {
     options.batch_window_us = batch_window_us;
     options.max_batch = max_batch;
     options.max_queue = max_queue;
-    const lmn_graph* graph =
-        py::isinstance<Graph>(source) ? source.cast<const Graph&>().get() : nullptr;
+    const Graph* graph = py::isinstance<Graph>(source) ? &source.cast<const Graph&>() : nullptr;
+    const lmn_graph* handle = graph == nullptr ? nullptr : graph->get();
     const std::string_view bytes =
         graph == nullptr ? utf8_view(source, "model") : std::string_view();
     lmn_session* session = nullptr;
     ErrorSlot error;
     lmn_status status = LMN_OK;
-    if (graph != nullptr) {  // which other threads could change without the GIL
-      status = lmn_graph_session_create(graph, &options, &session, error.out());
-    } else {
+    {
+      const Graph::Busy busy(graph);
       const WithoutGil nogil;
-      status = is_path ? lmn_session_create(bytes.data(), &options, &session, error.out())
-                       : lmn_session_bytes_create(bytes.data(), bytes.size(), &options, &session,
-                                                  error.out());
+      status = handle != nullptr ? lmn_graph_session_create(handle, &options, &session, error.out())
+               : is_path         ? lmn_session_create(bytes.data(), &options, &session, error.out())
+                         : lmn_session_bytes_create(bytes.data(), bytes.size(), &options, &session,
+                                                    error.out());
     }
     check(status, error);
     session_.reset(session);

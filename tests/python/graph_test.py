@@ -127,6 +127,35 @@ def test_subgraphs():
     assert last.tolist() == [27, 54] and seen.tolist() == [[1, 2], [3, 6], [9, 18]]
 
 
+def test_other_threads_go_on_while_a_session_is_made():
+    import threading
+
+    g = lmnative.Graph()
+    x = g.input("x", "float32", (64, 64))
+    for _ in range(300):
+        x = g.relu(x @ np.eye(64, dtype=np.float32))
+    g.output("y", x)
+    refused = []
+
+    def meddle():
+        while not done.is_set():
+            try:
+                x.dtype  # noqa: B018
+            except lmnative.InvalidArgumentError as error:
+                refused.append(str(error))
+                return
+
+    done = threading.Event()
+    thread = threading.Thread(target=meddle)
+    thread.start()
+    session = g.session(threads=1)
+    done.set()
+    thread.join()
+    assert refused in ([], ["the graph is in use by another thread"])
+    a = np.ones((64, 64), np.float32)
+    assert np.array_equal(session.run(None, {"x": a})[0], a) and x.shape == [64, 64]
+
+
 def test_errors_name_the_operator():
     g = lmnative.Graph()
     x = g.input("x", "float32", (3, 4))
