@@ -165,6 +165,12 @@ def test_recurrent_layers(kind, options):
     assert layer(random(2, 4, 6))[0].requires_grad  # nothing is left of what kept the layer whole
 
 
+def test_cells():
+    torch.manual_seed(7)
+    check(nn.LSTMCell(6, 5), random(3, 6))
+    check(nn.GRUCell(6, 5), random(3, 6), random(3, 5))
+
+
 def test_causal_language_model():
     class Model(nn.Module):
         def __init__(self):
@@ -223,6 +229,11 @@ FUNCTIONS = {
         x.clamp(-1, 1), x.clamp(min=0.1), x.isnan(), torch.softmax(x.masked_fill(x > 1, float("-inf")), -1),
     ),
     "assignments": lambda x: _assigned(x),
+    "scatter": lambda x: (
+        x.scatter(1, torch.zeros(2, 1, 6, dtype=torch.int64), 3.0), x.roll(1, 1), x.repeat_interleave(2, 1),
+        x.clone().index_put_((torch.tensor([1]), torch.tensor([0])), torch.tensor(2.0)), F.one_hot(x.argmax(-1), 6),
+    ),
+    "rounding": lambda x: (x.trunc(), x.frac(), torch.var_mean(x, -1), F.instance_norm(x), F.adaptive_max_pool1d(x, 1)),
     "ordering": lambda x: (x.topk(2, -1), x.sort(1), x.argsort(-1, descending=True)),
     "einsum": lambda x: (torch.einsum("bij,bkj->bik", x, x), torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5, alpha=2)),
     "norms": lambda x: (F.layer_norm(x, (6,)), F.group_norm(x, 2), F.log_softmax(x, 1), F.normalize(x, dim=-1)),

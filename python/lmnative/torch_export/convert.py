@@ -123,11 +123,15 @@ class Converter:
         self.g = Graph()
         self.values: dict[str, Any] = {}  # by the name of the node
         self.tensors: dict[str, Any] = {}  # parameters and other constants, likewise
+        self.varying: set[Any] = set()  # nodes that depend on an input
         self.vectors: dict[int, Value] = {}  # sizes as vectors of one element, by the number of the size
 
     def graph(self) -> Graph:
         nodes = self._needed()
         self._refuse_unknown(nodes)
+        for node in nodes:
+            if node.name in self.program.graph_signature.user_inputs or self.varying.intersection(node.all_input_nodes):
+                self.varying.add(node)
         for node in nodes:
             if node.op == "placeholder":
                 self.values[node.name] = self._placeholder(node)

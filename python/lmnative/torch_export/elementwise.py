@@ -101,7 +101,7 @@ def _divide(c: Any, node: Any, a: Any, b: Any, rounding_mode: str | None = None)
     quotient = c.cast(a, dtype) / c.cast(b, dtype)
     if dtype.startswith(("int", "uint")):
         return quotient
-    return c.g.floor(quotient) if rounding_mode == "floor" else c.g.sign(quotient) * c.g.floor(c.g.abs(quotient))
+    return c.g.floor(quotient) if rounding_mode == "floor" else _trunc(c, node, quotient)
 
 
 @_add("remainder.Tensor", "remainder.Scalar")
@@ -119,6 +119,11 @@ def _not_equal(c: Any, node: Any, a: Any, b: Any) -> Value:
 def _not(c: Any, node: Any, x: Value) -> Value:
     logical = node.target is torch.ops.aten.logical_not.default or x.dtype == "bool"
     return c.g.op("Not", c.cast(x, "bool")) if logical else c.g.op("BitwiseNot", x)
+
+
+@_add("trunc")
+def _trunc(c: Any, node: Any, x: Value) -> Value:
+    return c.g.sign(x) * c.g.floor(c.g.abs(x))
 
 
 @_add("rsqrt")

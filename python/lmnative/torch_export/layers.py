@@ -28,7 +28,7 @@ def _linear(c: Any, node: Any) -> Value:
     x, weight = c.resolve(node.args[0]), node.args[1]
     bias = c.resolve(node.args[2]) if len(node.args) > 2 else None
     fused = weight.name in c.tensors and x.dtype == "float32" and c.rank(weight) == 2 and c.rank(node.args[0]) > 1
-    if fused:  # which takes the weight as it lies
+    if fused and node.args[0] in c.varying:  # which takes the weight as it lies
         return c.g.op("lmnative.Linear", x, c.resolve(weight), bias, transposed=1)
     y = x @ c.g.transpose(c.resolve(weight), perm=[1, 0] if c.rank(weight) == 2 else [0])
     return y if bias is None else y + bias
@@ -126,6 +126,13 @@ def _adaptive_average_pool(c: Any, node: Any, x: Value, output: Any) -> Value:
     return c.g.op("AveragePool", x, kernel_shape=kernel, strides=kernel)
 
 
+@_add("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def _adaptive_max_pool(c: Any, node: Any, x: Value, output: Any) -> list[Any]:
+    if any(size != 1 for size in _pairs(output, c.rank(node.args[0]) - 2)):
+        raise UnsupportedError(f"{node.target} to {output}: only 1 is supported")
+    return [c.g.op("GlobalMaxPool", x), None]
+
+
 @_add("upsample_nearest2d.vec", "upsample_bilinear2d.vec", "upsample_nearest1d.vec")
 def _upsample(c: Any, node: Any, x: Value, size: Any, *rest: Any) -> Value:
     linear = node.target is torch.ops.aten.upsample_bilinear2d.vec
@@ -189,6 +196,17 @@ def _group_norm(c: Any, node: Any, x: Value, groups: int, weight: Any = None, bi
     scale = _filled(c, node.args[0], 1, channels) if weight is None else weight
     shift = _filled(c, node.args[0], 0, channels) if bias is None else bias
     return c.g.op("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=float(epsilon))
+
+
+@_add("instance_norm")
+def _instance_norm(c: Any, node: Any, x: Value, weight: Any, bias: Any, mean: Any, var: Any, from_input: bool,
+                   momentum: float, epsilon: float, *_: Any) -> Value:  # fmt: skip
+    channels = [c.sizes(node.args[0])[1]]
+    scale = _filled(c, node.args[0], 1, channels) if weight is None else weight
+    shift = _filled(c, node.args[0], 0, channels) if bias is None else bias
+    if not from_input:
+        return c.g.op("BatchNormalization", x, scale, shift, mean, var, epsilon=float(epsilon))
+    return c.g.op("InstanceNormalization", x, scale, shift, epsilon=float(epsilon))
 
 
 @_add("softmax.int", "_softmax", "log_softmax.int", "_log_softmax")
@@ -264,9 +282,9 @@ def _truth(c: Any, node: Any, x: Value, dims: Any = None, keepdim: bool = False)
     return c.g.op(op, c.cast(x, "bool"), list(dims) if dims else None, keepdims=int(keepdim))
 
 
-@_add("var.correction", "std.correction", "var.dim", "std.dim")
+@_add("var.correction", "std.correction", "var.dim", "std.dim", "var_mean.correction")
 def _variance(c: Any, node: Any, x: Value, dims: Any = None, *rest: Any, correction: Any = None,
-              keepdim: bool = False) -> Value:  # fmt: skip
+              keepdim: bool = False) -> Any:  # fmt: skip
     if rest:
         correction, keepdim = int(rest[0]), rest[1] if len(rest) > 1 else keepdim
     correction = 1 if correction is None else correction
@@ -277,8 +295,11 @@ def _variance(c: Any, node: Any, x: Value, dims: Any = None, *rest: Any, correct
         if not isinstance(size, int):
             raise UnsupportedError(f"{node.target} over a size that differs from run to run")
         count *= size
-    off = x - c.g.reduce_mean(x, axes, keepdims=1)
+    mean = c.g.reduce_mean(x, axes, keepdims=1)
+    off = x - mean
     total = c.g.reduce_sum(off * off, axes, keepdims=int(keepdim)) / (count - correction)
+    if node.target is torch.ops.aten.var_mean.correction:
+        return [total, mean if keepdim else c.g.squeeze(mean, axes)]
     return total if "var" in str(node.target) else c.g.sqrt(total)
 
 

@@ -172,6 +172,33 @@ def _scatter(c: Any, node: Any, x: Value, dim: int, index: Value, source: Value)
     return c.g.op("ScatterElements", x, index, source, axis=dim)
 
 
+@_add("scatter.value")
+def _scatter_value(c: Any, node: Any, x: Value, dim: int, index: Value, value: Any) -> Value:
+    source = c.g.expand(c.cast(value, c.dtype(node)), c.g.shape(index))
+    return c.g.op("ScatterElements", x, index, source, axis=dim)
+
+
+@_add("index_put")
+def _index_put(c: Any, node: Any, x: Value, indices: list[Any], value: Value, accumulate: bool = False) -> Value:
+    if any(one is None or one.dtype == "bool" for one in indices):
+        raise UnsupportedError(f"{node.target} with masks, or with indices that are not the first ones")
+    places = _tuples(c, indices)
+    shape = c.g.shape(places, end=-1)  # without the dimension of the tuples; the rest of x follows
+    if len(indices) < c.rank(node):
+        shape = c.g.concat(shape, c.g.shape(x, start=len(indices)), axis=0)
+    reduction = "add" if accumulate else "none"
+    return c.g.op("ScatterND", x, places, c.g.expand(c.cast(value, c.dtype(node)), shape), reduction=reduction)
+
+
+def _tuples(c: Any, indices: list[Value]) -> Value:
+    """Indices of neighbouring dimensions, broadcast, as the last dimension of one tensor."""
+    total = indices[0]
+    for one in indices[1:]:
+        total = total + one * 0  # the shape that all indices have together
+    shape = c.g.shape(total)
+    return c.g.concat(*(c.g.unsqueeze(c.g.expand(one, shape), [-1]) for one in indices), axis=-1)
+
+
 @_add("index.Tensor")
 def _index(c: Any, node: Any, x: Value, indices: list[Any]) -> Value:
     used = [dim for dim, one in enumerate(indices) if one is not None]
@@ -179,13 +206,7 @@ def _index(c: Any, node: Any, x: Value, indices: list[Any]) -> Value:
         return c.g.gather(x, indices[used[0]], axis=used[0])
     if used != list(range(len(used))) or any(indices[dim].dtype == "bool" for dim in used):
         raise UnsupportedError(f"{node.target} with masks, or with several indices that are not the first ones")
-    total = indices[0]
-    for dim in used[1:]:
-        total = total + indices[dim] * 0  # the shape that all indices have together
-    shape = c.g.shape(total)
-    columns = [c.g.unsqueeze(c.g.expand(indices[dim], shape), [-1]) for dim in used]
-    rank = len(node.meta["val"].shape)
-    return c.g.op("GatherND", x, c.g.concat(*columns, axis=-1)) if rank >= 0 else x
+    return c.g.op("GatherND", x, _tuples(c, indices[: len(used)]))
 
 
 @_add("flip")
