@@ -19,6 +19,9 @@
 
 namespace lmn::cpu {
 
+// What becomes of a sum, between its bias and its residual.
+enum class FloatActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kTanh, kSigmoid };
+
 // Output channels of panels [panel_begin, panel_end) of one segment, for all rows.
 struct LinearTask {
   DType source;      // type in the file
@@ -38,6 +41,7 @@ struct LinearTask {
   const float* residual;  // of the segment's first channel in row 0, or null; rows y_stride apart
   float* y;               // of the segment's first channel in row 0
   int64_t y_stride;       // elements
+  FloatActivation activation;  // not of gated ones
 
   std::byte* scratch;  // linear_scratch_bytes of the columns, 64-byte aligned; or null, and slower
 };
@@ -50,6 +54,7 @@ struct PackTask {
   const std::byte* rows;  // first row of the panel, rows one after the other, any alignment
   int64_t valid;          // how many of the lanes exist; the others repeat the last
   std::byte* panel;
+  int64_t row_bytes = 0;  // of float rows that do not follow each other; 0: they do
 };
 
 // One output channel back to float32 (an embedding row).
@@ -111,6 +116,40 @@ struct IntegerKernels {
   void (*words)(const IntegerTask&) = nullptr;
 };
 
+// y = (x - mean) / sqrt(variance + epsilon) * scale + bias, of each row; y may be x.
+struct LayerNormTask {
+  const float* x;
+  const float *scale, *bias;  // [columns]; bias or null
+  float epsilon;
+  float* y;
+  int64_t rows, columns;
+};
+
+// e^(x * scale + mask - the largest of the row), in place; a row has room for whole panels of
+// float_lanes, and what is past its columns becomes 0.
+struct ScoresTask {
+  float* x;
+  int64_t rows, columns, stride;
+  float scale;
+  const float* mask;  // or null; one for each column, or (mask_column 0) one for the row
+  int64_t mask_row, mask_column;
+  float* inverse_sums;  // [rows]: of what a row became
+};
+
+// Loops over float32.
+struct FloatKernels {
+  void (*activate)(FloatActivation activation, const float* x, float* y, int64_t count) = nullptr;
+  void (*layer_norm)(const LayerNormTask&) = nullptr;
+  void (*scores)(const ScoresTask&) = nullptr;
+  // Each row, `stride` apart, times its factor.
+  void (*scale_rows)(float* x, int64_t rows, int64_t columns, int64_t stride,
+                     const float* factors) = nullptr;
+  // A matrix [inner][columns], rows `stride` apart, to panels of float_lanes columns; those past
+  // the last are 0.
+  void (*pack_columns)(const float* w, int64_t inner, int64_t columns, int64_t stride,
+                       std::byte* panels) = nullptr;
+};
+
 // A set on top of another (tile_kernels-inl.h) has the same lanes, its own `linear`, and null for
 // the rest, which is the other's.
 struct IsaKernels {
@@ -132,6 +171,7 @@ struct IsaKernels {
 
   ConvolutionKernels convolution = {};
   IntegerKernels integer = {};
+  FloatKernels floats = {};
 };
 
 namespace scalar {

@@ -25,8 +25,10 @@ namespace {
 // clang-format off
 #include LMN_VEC
 #include "cpu/kernels/math-inl.h"
+#include "cpu/kernels/activation-inl.h"
 #include "cpu/kernels/elementwise-inl.h"
 #include "cpu/kernels/norm-inl.h"
+#include "cpu/kernels/floats-inl.h"
 #include "cpu/kernels/rope-inl.h"
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/linear_int-inl.h"
@@ -74,6 +76,11 @@ extern const IsaKernels kKernels = {
     .add = add_rows,
     .convolution = {.linear = linear_indirect, .depthwise = depthwise},
     .integer = {.bytes = kIntegerBytes, .words = integer_words},
+    .floats = {.activate = activate,
+               .layer_norm = layer_norm,
+               .scores = scores,
+               .scale_rows = scale_rows,
+               .pack_columns = pack_columns},
 };
 
 }  // namespace lmn::cpu::LMN_ISA

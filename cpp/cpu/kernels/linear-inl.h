@@ -36,12 +36,31 @@ struct RowPointers {
   }
 };
 
+// write_outputs with an activation in between.
+LMN_NOINLINE void write_activated(const LinearTask& t, int64_t row, int64_t rows, int64_t channel,
+                                  const F* values, int64_t stride) {
+  const int64_t valid = t.channels - channel;
+  const F bias = t.bias == nullptr ? zero() : load_n(t.bias + channel, valid);
+  with_activation(t.activation, [&](auto tag) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t at = (row + r) * t.y_stride + channel;
+      F value = values[r * stride];
+      if (t.bias != nullptr) value = add(value, bias);
+      value = tag.apply(value);
+      if (t.residual != nullptr) value = add(value, load_n(t.residual + at, valid));
+      store_n(t.y + at, value, valid);
+    }
+  });
+}
+
 // Writes one vector of outputs for each of `rows` rows, `stride` vectors apart: bias and residual
 // added. A function of its own, so that it exists once.
 LMN_NOINLINE void write_outputs(const LinearTask& t, int64_t row, int64_t rows, int64_t channel,
                                 const F* values, int64_t stride) {
   const int64_t valid = t.channels - channel;
   if (valid <= 0) return;
+  if (t.activation != FloatActivation::kNone)
+    return write_activated(t, row, rows, channel, values, stride);
   const F bias = t.bias == nullptr ? zero() : load_n(t.bias + channel, valid);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = (row + r) * t.y_stride + channel;

@@ -5,8 +5,6 @@
 // tile, so that a row has the same bits in every tile. Tiles of few rows take several panels at
 // once, to keep enough independent accumulators in flight for the latency of fma.
 
-constexpr int kFloatLanes = 2 * kLanes;
-
 template <DType kType>
 LMN_INLINE F load_weights(const std::byte* p) {
   if constexpr (kType == DType::kF32) return load(reinterpret_cast<const float*>(p));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp and silu over vectors. The same instructions for every lane and every caller, so results are
-// reproducible.
+// exp and silu over vectors. The same instructions for every lane and every caller, so
+// results are reproducible.
 
 // e^x by x = n ln 2 + r, |r| <= ln(2) / 2, and a polynomial of degree 6 in r (the Taylor terms
 // adjusted as in Cephes' expf). Error at most 1.01 units in the last place (8.4e-8) for x in [-87,

@@ -271,7 +271,7 @@ template <typename T>
 void pack_float(const PackTask& t) {
   constexpr int64_t kSize = sizeof(T), kChunk = 16 / kSize;  // columns in 16 bytes
   for (int64_t lane = 0; lane < kFloatLanes; lane += 8) {
-    const EightRows rows(t, lane, t.columns * kSize);
+    const EightRows rows(t, lane, t.row_bytes == 0 ? t.columns * kSize : t.row_bytes);
     int64_t k = 0;
     for (; k + kChunk <= t.columns; k += kChunk) {
       std::byte* y = t.panel + (k * kFloatLanes + lane) * kSize;

@@ -22,6 +22,7 @@ namespace {
 // clang-format off
 #include LMN_VEC
 #include "cpu/kernels/math-inl.h"
+#include "cpu/kernels/activation-inl.h"
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/linear_int-inl.h"
 #include "cpu/kernels/tiles.h"

@@ -54,6 +54,10 @@ LMN_INLINE F div(F a, F b) { return _mm256_div_ps(a, b); }
 LMN_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
 LMN_INLINE F max(F a, F b) { return _mm256_max_ps(a, b); }
 LMN_INLINE F min(F a, F b) { return _mm256_min_ps(a, b); }
+// a < b ? yes : no
+LMN_INLINE F select_less(F a, F b, F yes, F no) {
+  return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
 LMN_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 // ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7))

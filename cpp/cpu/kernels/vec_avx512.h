@@ -34,6 +34,9 @@ LMN_INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
 LMN_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 LMN_INLINE F max(F a, F b) { return _mm512_max_ps(a, b); }
 LMN_INLINE F min(F a, F b) { return _mm512_min_ps(a, b); }
+LMN_INLINE F select_less(F a, F b, F yes, F no) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
 LMN_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 // Halves onto each other until one lane is left.

@@ -67,6 +67,10 @@ LMN_INLINE float32x4_t min4(float32x4_t a, float32x4_t b) {
 }
 LMN_INLINE F max(F a, F b) { return {max4(a.lo, b.lo), max4(a.hi, b.hi)}; }
 LMN_INLINE F min(F a, F b) { return {min4(a.lo, b.lo), min4(a.hi, b.hi)}; }
+LMN_INLINE F select_less(F a, F b, F yes, F no) {
+  return {vbslq_f32(vcltq_f32(a.lo, b.lo), yes.lo, no.lo),
+          vbslq_f32(vcltq_f32(a.hi, b.hi), yes.hi, no.hi)};
+}
 LMN_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
 // ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7))

@@ -65,6 +65,9 @@ LMN_INLINE F max(F a, F b) {
 LMN_INLINE F min(F a, F b) {
   return each([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
 }
+LMN_INLINE F select_less(F a, F b, F yes, F no) {
+  return each([&](int i) { return a.v[i] < b.v[i] ? yes.v[i] : no.v[i]; });
+}
 LMN_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
 LMN_INLINE float reduce_add(F x) {

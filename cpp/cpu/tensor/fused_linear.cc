@@ -3,11 +3,10 @@
 // lmnative.Linear: the product of language models' float weights, in panels (panel_layout.h), with
 // bias, activation and residual while the outputs are in the cache.
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/panel_layout.h"
+#include "cpu/tensor/broadcast.h"
 #include "cpu/tensor/tensor_kernels.h"
-#include "cpu/tensor/vector_math.h"
 
 namespace lmn::cpu {
 namespace {
@@ -21,32 +20,15 @@ struct PackedWeight {
   const std::byte* data;  // in memory, 64-byte aligned
 };
 
-// f over `count` floats from x to y, which may be x.
-using Activation = void (*)(const float* x, float* y, int64_t count);
-
-template <float (*kFunction)(float)>
-void apply(const float* x, float* y, int64_t count) {
-  LMN_VECTOR_LOOP
-  for (int64_t i = 0; i < count; ++i) y[i] = kFunction(x[i]);
-}
-
-float relu(float x) { return x < 0 ? 0.0f : x; }  // a NaN stays one
-inline float gelu_tanh(float x) {
-  return 0.5f * x * (1.0f + vector_math::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
-}
-
 struct NamedActivation {
   std::string_view name;
-  Activation apply;
+  FloatActivation activation;
 };
 constexpr NamedActivation kActivations[] = {
-    {"", nullptr},
-    {"Relu", apply<relu>},
-    {"Gelu", apply<vector_math::gelu>},
-    {"GeluTanh", apply<gelu_tanh>},
-    {"Silu", apply<vector_math::silu>},
-    {"Tanh", apply<vector_math::tanh>},
-    {"Sigmoid", apply<vector_math::sigmoid>},
+    {"", FloatActivation::kNone},           {"Relu", FloatActivation::kRelu},
+    {"Gelu", FloatActivation::kGelu},       {"GeluTanh", FloatActivation::kGeluTanh},
+    {"Silu", FloatActivation::kSilu},       {"Tanh", FloatActivation::kTanh},
+    {"Sigmoid", FloatActivation::kSigmoid},
 };
 
 }  // namespace
@@ -87,58 +69,63 @@ Status prepare_FusedLinear(const Preparation& p) {
   return {};
 }
 
-// Rows are shared out where there are enough of them, panels of output columns otherwise.
+// Rows are shared out where there are enough of them, panels of output columns otherwise. Where the
+// residual broadcasts, or the product does, every row of y is a product of its own.
 Status bind_FusedLinear(const Binding& b) {
   const auto* packed = b.node.prepared<PackedWeight>();
   if (packed == nullptr) return b.node.fail("its weights were not packed");
   const std::string_view wanted = b.node.text("activation", "");
-  const auto* activation = std::find_if(std::begin(kActivations), std::end(kActivations),
-                                        [&](const NamedActivation& a) { return a.name == wanted; });
-  if (activation == std::end(kActivations))
+  const auto* found = std::find_if(std::begin(kActivations), std::end(kActivations),
+                                   [&](const NamedActivation& a) { return a.name == wanted; });
+  if (found == std::end(kActivations))
     return b.node.unsupported("activation %s", std::string(wanted).c_str());
-  const Activation apply = activation->apply;
-  const Shape& x = b.node.shape(0);
-  const int64_t rows = x.rows(), inner = packed->inner, columns = packed->columns;
-  const auto linear = b.isa.linear;
-  const int64_t lanes = b.isa.float_lanes;
   const bool has_bias = b.node.has(2), has_residual = b.node.has(3);
+  const int64_t columns = packed->columns, rows = b.outputs[0].shape.rows();
+  Shape product = b.node.shape(0);
+  product[product.rank - 1] = columns;
+  const bool row_by_row =
+      has_residual && (product != b.outputs[0].shape || b.node.shape(3) != b.outputs[0].shape);
+  BroadcastWalk<2> walk;  // over rows
+  if (row_by_row) {
+    Shape of_rows = b.outputs[0].shape, x_rows = product, residual_rows = b.node.shape(3);
+    for (Shape* shape : {&of_rows, &x_rows, &residual_rows}) shape->rank -= 1;
+    walk = make_walk<2>(of_rows, {&x_rows, &residual_rows});
+  }
+  LinearTask task{};
+  task.source = DType::kF32;
+  task.input_type = DType::kF32;
+  task.columns = packed->inner;
+  task.panels = packed->data;
+  task.x_row_bytes = packed->inner * static_cast<int64_t>(sizeof(float));
+  task.channels = columns;
+  task.y_stride = columns;
+  task.activation = found->activation;
+  const auto linear = b.isa.linear;
+  const int64_t panels = packed->panels;
   constexpr int64_t kLeastRows = 16;  // of one worker's share
   b.kernel.splits = true;
-  b.kernel.cost = 50 + static_cast<double>(rows * inner * columns) / 25;
+  b.kernel.cost = 50 + static_cast<double>(rows * packed->inner * columns) / 25;
   b.kernel.set([=](const Operands& io, const Worker& worker) {
     const bool by_rows = rows >= kLeastRows * worker.parts;
     const auto [row, row_end] = by_rows ? ops::share_of(rows, worker) : ops::Share{0, rows};
-    const auto [panel, panel_end] =
-        by_rows ? ops::Share{0, packed->panels} : ops::share_of(packed->panels, worker);
-    if (row >= row_end || panel >= panel_end) return;
-    const float* residual = has_residual ? io.input<float>(3) : nullptr;
-    float* y = io.output<float>(0);
-    const bool late_residual = apply != nullptr && residual != nullptr;
-    LinearTask t{};
-    t.source = DType::kF32;
-    t.input_type = DType::kF32;
-    t.columns = inner;
-    t.panels = packed->data;
-    t.panel_begin = panel;
-    t.panel_end = panel_end;
-    t.rows = row_end - row;
-    t.x = reinterpret_cast<const std::byte*>(io.input<float>(0) + row * inner);
-    t.x_row_bytes = inner * static_cast<int64_t>(sizeof(float));
-    t.channels = columns;
+    LinearTask t = task;
+    t.panel_begin = by_rows ? 0 : ops::share_of(panels, worker).begin;
+    t.panel_end = by_rows ? panels : ops::share_of(panels, worker).end;
+    if (row >= row_end || t.panel_begin >= t.panel_end) return;
     t.bias = has_bias ? io.input<float>(2) : nullptr;
-    t.y_stride = columns;
-    t.y = y + row * columns;
-    t.residual = residual == nullptr || late_residual ? nullptr : residual + row * columns;
-    linear(t);
-    if (apply == nullptr) return;
-    const int64_t first = panel * lanes, count = std::min(panel_end * lanes, columns) - first;
+    const auto run = [&](int64_t x_row, int64_t residual_row, int64_t y_row, int64_t count) {
+      t.rows = count;
+      t.x = io.input<std::byte>(0) + x_row * t.x_row_bytes;
+      t.residual = has_residual ? io.input<float>(3) + residual_row * columns : nullptr;
+      t.y = io.output<float>(0) + y_row * columns;
+      linear(t);
+    };
+    if (!row_by_row) return run(row, row, row, row_end - row);
     for (int64_t r = row; r < row_end; ++r) {
-      float* at = y + r * columns + first;
-      apply(at, at, count);
-      if (late_residual) {
-        const float* add = residual + r * columns + first;
-        for (int64_t i = 0; i < count; ++i) at[i] += add[i];
-      }
+      const auto offsets = walk.offsets(r / walk.inner());
+      const int64_t in_run = r % walk.inner();
+      run(offsets[0] + in_run * walk.inner_stride(0), offsets[1] + in_run * walk.inner_stride(1), r,
+          1);
     }
   });
   return {};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/panel_layout.h"
 #include "cpu/tensor/activate.h"
 #include "cpu/tensor/broadcast.h"
 #include "cpu/tensor/product.h"
@@ -97,9 +98,65 @@ Matrices make_matrices(const StridedShape& x, const StridedShape& w, const Shape
   return m;
 }
 
-// Calls store(matrix, row, column, count, sums) for all outputs of a worker.
+// float32 whose rows are dense in one direction: a group of the second matrix's columns is packed
+// as weights are (panel_layout.h), and multiplied by the kernel of lmnative.Linear. Whether it is
+// done depends on strides alone, so that a row gives the same bits among any number of rows.
+struct PanelProduct {
+  bool applies = false;
+  int64_t lanes = 0, panel_size = 0, group = 0;  // panels that are packed at a time
+
+  PanelProduct(const Matrices& m, const IsaKernels& isa) {
+    lanes = isa.float_lanes;
+    applies = (m.x_inner == 1 || m.inner == 1) && m.inner > 0 &&
+              (m.w_column == 1 || (m.w_inner == 1 && m.w_column > 0));
+    panel_size = panel_bytes(DType::kF32, m.inner, lanes);
+    constexpr int64_t kGroupBytes = 256 * 1024;  // a part of a second-level cache
+    group = std::clamp<int64_t>(kGroupBytes / std::max<int64_t>(panel_size, 1), 1,
+                                std::max<int64_t>(1, (m.columns + lanes - 1) / lanes));
+  }
+  size_t scratch_bytes() const { return applies ? static_cast<size_t>(group * panel_size) : 0; }
+
+  // Rows [row_begin, row_end), panels [panel_begin, panel_end).
+  void run(const Matrices& m, const IsaKernels& isa, const float* x, const float* w, float* y,
+           int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
+           std::byte* scratch) const {
+    LinearTask t{};
+    t.source = DType::kF32;
+    t.input_type = DType::kF32;
+    t.columns = m.inner;
+    t.panels = scratch;
+    t.rows = row_end - row_begin;
+    t.x = reinterpret_cast<const std::byte*>(x + row_begin * m.x_row);
+    t.x_row_bytes = m.x_row * static_cast<int64_t>(sizeof(float));
+    t.y_stride = m.columns;
+    for (int64_t panel = panel_begin; panel < panel_end; panel += group) {
+      const int64_t first = panel * lanes;
+      t.panel_end = std::min(group, panel_end - panel);
+      t.channels = std::min(t.panel_end * lanes, m.columns - first);
+      pack(m, isa, w + first * m.w_column, t.channels, scratch);
+      t.y = y + row_begin * m.columns + first;
+      isa.linear(t);
+    }
+  }
+
+ private:
+  void pack(const Matrices& m, const IsaKernels& isa, const float* w, int64_t columns,
+            std::byte* panels) const {
+    if (m.w_column == 1) return isa.floats.pack_columns(w, m.inner, columns, m.w_inner, panels);
+    for (int64_t first = 0; first < columns; first += lanes) {
+      isa.pack({DType::kF32, DType::kF32, m.inner,
+                reinterpret_cast<const std::byte*>(w + first * m.w_column),
+                std::min(lanes, columns - first), panels + first / lanes * panel_size,
+                m.w_column * static_cast<int64_t>(sizeof(float))});
+    }
+  }
+};
+
+// Calls store(matrix, row, column, count, sums) for all outputs of a worker; sums may be where they
+// belong in `out`.
 template <typename T, typename Store>
-void multiply(const Matrices& m, const T* x, const T* w, const Worker& worker, const Store& store) {
+void multiply(const Matrices& m, const PanelProduct& panels, const IsaKernels& isa, const T* x,
+              const T* w, T* out, const Worker& worker, const Store& store) {
   const int64_t matrices = count_of(m);
   // A matrix each, where there are many; else a part of every matrix.
   const bool whole = matrices >= 4 * worker.parts;
@@ -111,6 +168,22 @@ void multiply(const Matrices& m, const T* x, const T* w, const Worker& worker, c
     const int64_t in_run = i % m.batch.inner();
     const T* xs = x + offset[0] + in_run * m.batch.inner_stride(0);
     const T* ws = w + offset[1] + in_run * m.batch.inner_stride(1);
+    if constexpr (std::is_same_v<T, float>) {
+      if (panels.applies) {
+        const int64_t count = (m.columns + panels.lanes - 1) / panels.lanes;
+        const bool by_rows = whole || share.column_end - share.column_begin == m.columns;
+        const auto [panel, panel_end] =
+            by_rows ? ops::Share{0, count} : ops::share_of(count, worker);
+        T* const y = out + i * m.rows * m.columns;
+        panels.run(m, isa, xs, ws, y, share.row_begin, share.row_end, panel, panel_end,
+                   worker.scratch);
+        const int64_t first = panel * panels.lanes;
+        const int64_t columns = std::min(panel_end * panels.lanes, m.columns) - first;
+        for (int64_t row = share.row_begin; row < share.row_end && columns > 0; ++row)
+          store(i, row, first, columns, y + row * m.columns + first);
+        continue;
+      }
+    }
     const auto to = [&](int64_t row, int64_t column, int64_t count, Sum<T>* sums) {
       store(i, row, column, count, sums);
     };
@@ -158,14 +231,20 @@ Status bind_matrices(const Binding& b, const Matrices& m) {
   return with_factor(b.node, b.node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     b.kernel.splits = true;
-    b.kernel.scratch_bytes = product_scratch_bytes<Sum<T>>();
+    const PanelProduct panels(m, b.isa);
+    b.kernel.scratch_bytes = std::max(product_scratch_bytes<Sum<T>>(), panels.scratch_bytes());
+    const IsaKernels* isa = &b.isa;
+    b.kernel.cost = 50 + static_cast<double>(count_of(m) * m.rows * m.inner * m.columns) / 20;
     b.kernel.set([=](const Operands& io, const Worker& worker) {
       T* const out = io.output<T>(0);
-      multiply(m, io.input<T>(0), io.input<T>(1), worker,
+      multiply(m, panels, *isa, io.input<T>(0), io.input<T>(1), out, worker,
                [&](int64_t matrix, int64_t row, int64_t column, int64_t count, Sum<T>* sums) {
                  T* const to = out + (matrix * m.rows + row) * m.columns + column;
                  if (alpha != 1.0f) {
                    for (int64_t i = 0; i < count; ++i) sums[i] = scaled(sums[i], alpha, with_sign);
+                 }
+                 if constexpr (std::is_same_v<T, float>) {
+                   if (to == sums) return;
                  }
                  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(sums[i]);
                });
@@ -191,11 +270,14 @@ Status bind_gemm(const Binding& b, const ops::Activation& activation) {
   return with_factor(node, node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     b.kernel.splits = true;
-    b.kernel.scratch_bytes = product_scratch_bytes<Sum<T>>();
+    const PanelProduct panels(m, b.isa);
+    b.kernel.scratch_bytes = std::max(product_scratch_bytes<Sum<T>>(), panels.scratch_bytes());
+    const IsaKernels* isa = &b.isa;
+    b.kernel.cost = 50 + static_cast<double>(count_of(m) * m.rows * m.inner * m.columns) / 20;
     b.kernel.set([=](const Operands& io, const Worker& worker) {
       T* const out = io.output<T>(0);
       const T* const c = has_c ? io.input<T>(2) : nullptr;
-      multiply(m, io.input<T>(0), io.input<T>(1), worker,
+      multiply(m, panels, *isa, io.input<T>(0), io.input<T>(1), out, worker,
                [&](int64_t, int64_t row, int64_t column, int64_t count, Sum<T>* sums) {
                  T* const to = out + row * m.columns + column;
                  if (alpha != 1.0f) {

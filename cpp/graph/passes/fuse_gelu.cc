@@ -15,9 +15,9 @@ bool is_op(const Node* node, std::string_view op) {
   return node != nullptr && is_tensor_op(node->op) && name(node->op) == op;
 }
 
-class Fuser {
+class GeluFuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), uses_(graph) {}
+  explicit GeluFuser(const Graph& graph) : graph_(graph), uses_(graph) {}
 
   Result<Graph> run() {
     const ops::TensorOp* gelu = ops::find_tensor_op("Gelu");
@@ -92,6 +92,6 @@ class Fuser {
 
 }  // namespace
 
-Result<Graph> fuse_gelu(const Graph& graph, const PassOptions&) { return Fuser(graph).run(); }
+Result<Graph> fuse_gelu(const Graph& graph, const PassOptions&) { return GeluFuser(graph).run(); }
 
 }  // namespace lmn::graph

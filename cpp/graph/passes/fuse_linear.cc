@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products with constant matrices: MatMul or Gemm, then a constant vector that is added, then an
-// activation, become one lmnative.Linear, whose weights the device packs once. float32 only.
+// activation, then a tensor of as many columns that is added, become one lmnative.Linear, whose
+// weights the device packs once. float32 only.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -14,11 +15,12 @@ struct Product {
   bool transposed;
   size_t last;  // the node whose output is the result
   std::string activation;
+  ValueId residual = kNone;
 };
 
-class Fuser {
+class LinearFuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), uses_(graph) {}
+  explicit LinearFuser(const Graph& graph) : graph_(graph), uses_(graph) {}
 
   Result<Graph> run() {
     std::vector<std::optional<Product>> at(graph_.nodes.size());  // by the last node
@@ -27,7 +29,7 @@ class Fuser {
       std::optional<Product> product = match(n);
       if (!product) continue;
       std::vector<size_t> nodes{n};
-      grow(&*product, &nodes);
+      grow(taken, &*product, &nodes);
       for (size_t node : nodes) taken[node] = true;
       at[product->last] = std::move(product);
     }
@@ -39,7 +41,8 @@ class Fuser {
         if (p.transposed) attributes.set("transposed", int64_t{1});
         if (!p.activation.empty()) attributes.set("activation", p.activation);
         std::vector<ValueId> inputs{rewriter.map(p.x), rewriter.map(p.weight)};
-        if (p.bias != kNone) inputs.push_back(rewriter.map(p.bias));
+        if (p.bias != kNone || p.residual != kNone) inputs.push_back(rewriter.map(p.bias));
+        if (p.residual != kNone) inputs.push_back(rewriter.map(p.residual));
         LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter.add(Op::kFusedLinear, std::move(inputs),
                                                            attributes, graph_.nodes[n].name));
         rewriter.replace(graph_.nodes[n].outputs[0], y);
@@ -92,24 +95,38 @@ class Fuser {
            graph_.value(id).type.dims[0] == graph_.value(weight).type.dims[transposed ? 0 : 1];
   }
 
-  void grow(Product* p, std::vector<size_t>* nodes) const {
+  // A tensor with the columns of the result; its rows are broadcast, or the result's are.
+  bool is_residual(ValueId id, ValueId weight, bool transposed) const {
+    const ValueType& type = graph_.value(id).type;
+    return type.kind == Kind::kTensor && type.dtype == DType::kF32 && type.ranked &&
+           !type.dims.empty() &&
+           type.dims.back() == graph_.value(weight).type.dims[transposed ? 0 : 1];
+  }
+
+  void grow(const std::vector<bool>& taken, Product* p, std::vector<size_t>* nodes) const {
     for (;;) {
       const ValueId y = graph_.nodes[p->last].outputs[0];
       if (!uses_.only_one(y)) return;
       const auto next = static_cast<size_t>(uses_.of(y)[0]);
       const Node& node = graph_.nodes[next];
+      if (taken[next]) return;  // by the other of two products that are added
       if (!is_tensor_op(node.op) || node.outputs.size() != 1) return;
-      if (node.op == Op::kAdd && p->bias == kNone) {
-        const ValueId other = node.inputs[0] == y ? node.inputs[1] : node.inputs[0];
-        if (!is_bias(other, p->weight, p->transposed)) return;
+      const ValueId other = node.op != Op::kAdd   ? kNone
+                            : node.inputs[0] == y ? node.inputs[1]
+                                                  : node.inputs[0];
+      if (other != kNone && p->bias == kNone && p->activation.empty() &&
+          is_bias(other, p->weight, p->transposed)) {
         p->bias = other;
+      } else if (other != kNone && is_residual(other, p->weight, p->transposed)) {
+        p->residual = other;
       } else {
+        if (!p->activation.empty()) return;
         p->activation = activation_of(node);
         if (p->activation.empty()) return;
       }
       p->last = next;
       nodes->push_back(next);
-      if (!p->activation.empty()) return;
+      if (p->residual != kNone) return;
     }
   }
 
@@ -119,6 +136,8 @@ class Fuser {
 
 }  // namespace
 
-Result<Graph> fuse_linear(const Graph& graph, const PassOptions&) { return Fuser(graph).run(); }
+Result<Graph> fuse_linear(const Graph& graph, const PassOptions&) {
+  return LinearFuser(graph).run();
+}
 
 }  // namespace lmn::graph

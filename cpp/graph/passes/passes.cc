@@ -14,6 +14,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
     // Before fuse_linear, which takes activations along.
     {"fuse_gelu", fuse_gelu},
+    {"fuse_attention", fuse_attention},
     {"eliminate_dead_code", eliminate_dead_code},
     {"fold_batch_norm", fold_batch_norm},
     // Before fuse_convolution, which works on what it makes.

@@ -58,7 +58,10 @@ Result<Graph> fold_batch_norm(const Graph& graph, const PassOptions& options);
 Result<Graph> use_channels_last(const Graph& graph, const PassOptions& options);
 // lmnative.Conv, what is added, and an activation -> one lmnative.Conv.
 Result<Graph> fuse_convolution(const Graph& graph, const PassOptions& options);
-// MatMul or Gemm with a constant matrix, what is added, and an activation -> lmnative.Linear.
+// softmax(scale q k^T + mask) v with the Transposes around it -> lmnative.Attention.
+Result<Graph> fuse_attention(const Graph& graph, const PassOptions& options);
+// MatMul or Gemm with a constant matrix, bias, activation and what is added to the result ->
+// lmnative.Linear.
 Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
 // MatMulInteger with constant weights, its scales, bias and activation -> lmnative.IntegerLinear;
 // DynamicQuantizeLinear -> lmnative.BlockRanges, QuantizeByRanges.

@@ -98,6 +98,25 @@ TEST(a_product_takes_bias_and_activation_along) {
             "output y = %3\n");
 }
 
+// What is added to the result is taken along as well; of two products one takes the other.
+TEST(a_product_takes_a_residual_along) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 2});
+  const ValueId w = floats(&g, "w", {2, 2}, {1, 2, 3, 4}), b = floats(&g, "b", {2}, {1, 2});
+  const ValueId first = node(&g, "Add", {node(&g, "MatMul", {x, w}), b});
+  const ValueId second = node(&g, "MatMul", {x, w});
+  const ValueId sum = node(&g, "Add", {first, second}, {}, "sum");
+  g.add_output(node(&g, "Add", {node(&g, "Relu", {node(&g, "MatMul", {sum, w})}), sum}), "y");
+  EXPECT_EQ(after(fuse_linear, g),
+            "input x : f32[n, 2]\n"
+            "constant w : f32[2, 2]\n"
+            "constant b : f32[2]\n"
+            "%2 : f32[n, 2] = lmnative.Linear(x, w)\n"
+            "%4 : f32[n, 2] = lmnative.Linear(x, w, b, %2)  # sum\n"
+            "%5 : f32[n, 2] = lmnative.Linear(%4, w, -, %4) {activation=Relu}\n"
+            "output y = %5\n");
+}
+
 // A product that somebody else reads, or whose addend is no vector over its columns, keeps it
 // apart.
 TEST(a_product_that_is_read_twice_stays_apart) {

@@ -295,4 +295,39 @@ TEST(fused_linear) {
   }
 }
 
+// The sum with the residual broadcasts as Add does: rows of either repeat.
+TEST(fused_linear_with_a_residual_that_repeats) {
+  const std::pair<Shape, Shape> cases[] = {
+      {{2, 3, 2}, {2}}, {{2, 3, 2}, {3, 2}}, {{2, 3, 2}, {2, 1, 2}}, {{1, 2}, {4, 2}}};
+  auto team = *parallel::ThreadTeam::create({.threads = 3});
+  for (const auto& [x_shape, r_shape] : cases) {
+    const auto counted = [](int64_t count, float by) {
+      std::vector<float> values;
+      for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i + 1) * by);
+      return values;
+    };
+    Graph g;
+    graph::Dims x_dims, r_dims;
+    for (int i = 0; i < x_shape.rank; ++i)
+      x_dims.push_back(i == x_shape.rank - 1 ? graph::Dim(2) : graph::Dim("?"));
+    for (int i = 0; i < r_shape.rank; ++i)
+      r_dims.push_back(i == r_shape.rank - 1 ? graph::Dim(2) : graph::Dim("?"));
+    const ValueId x = g.add_input("x", graph::tensor(DType::kF32, x_dims));
+    const ValueId r = g.add_input("r", graph::tensor(DType::kF32, r_dims));
+    const ValueId w = g.add_constant("w", owned<float>(DType::kF32, {2, 2}, {1, 2, 3, 4}));
+    g.add_output(node(&g, Op::kFusedLinear, {x, w, graph::kNone, r}), "fused");
+    g.add_output(node(&g, Op::kAdd, {node(&g, Op::kMatMul, {x, w}), r}), "apart");
+    Ran ran(std::move(g));
+    const std::vector<ops::RuntimeValue> in = {
+        value(owned(DType::kF32, x_shape, counted(x_shape.elements(), 1.0f))),
+        value(owned(DType::kF32, r_shape, counted(r_shape.elements(), 0.25f)))};
+    for (parallel::ThreadTeam* with : {static_cast<parallel::ThreadTeam*>(nullptr), team.get()}) {
+      std::vector<ops::RuntimeValue> out(2);
+      ASSERT_OK(ran.program->run(in, out, {.team = with}));
+      EXPECT_EQ(out[0].tensor.shape.to_string(), out[1].tensor.shape.to_string());
+      EXPECT(elements<float>(out[0]) == elements<float>(out[1]));
+    }
+  }
+}
+
 }  // namespace
