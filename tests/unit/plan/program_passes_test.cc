@@ -39,7 +39,7 @@ std::vector<float> run(const Graph& g, std::string_view target, const Shape& sha
   in[0].tensor = {DType::kF32, shape, reinterpret_cast<std::byte*>(memory->data()), memory};
   auto team = parallel::ThreadTeam::create({.threads = workers});
   ASSERT(team.ok());
-  ASSERT_OK((*program)->run(in, out, workers > 1 ? team->get() : nullptr));
+  ASSERT_OK((*program)->run(in, out, {.team = workers > 1 ? team->get() : nullptr}));
   const Tensor& y = out[0].tensor;
   return {y.as<float>(), y.as<float>() + y.shape.elements()};
 }
