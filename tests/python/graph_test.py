@@ -104,6 +104,19 @@ def test_constants_are_shared_and_kept():
     assert alive() is None
 
 
+def test_linear_layers_of_what_follows_from_shapes():
+    """Computed when shapes are known, before any run, with the packed weights."""
+    g = lmnative.Graph()
+    x = g.input("x", "float32", ("rows", "columns"))
+    weights = np.arange(20, dtype=np.float32).reshape(2, 10)
+    sizes = g.unsqueeze(g.cast(g.shape(x), to="float32"), np.array([0]))
+    g.output("y", g.relu(g.matmul(sizes, weights) + np.float32(-100)))
+    session = g.session()
+    for rows, columns in ((3, 4), (7, 2)):
+        (y,) = session.run(None, {"x": np.zeros((rows, columns), np.float32)})
+        assert np.array_equal(y, np.maximum(np.array([[rows, columns]], np.float32) @ weights - 100, 0))
+
+
 def test_tensors_of_torch_are_constants():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     weight = torch.arange(4.0)

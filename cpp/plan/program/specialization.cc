@@ -110,7 +110,8 @@ class Specializer {
     }
     const std::vector<Operand> operands = operands_of(node);
     const ops::TensorNode view(op, node.attributes, node.name, operands,
-                               static_cast<int>(node.outputs.size()));
+                               static_cast<int>(node.outputs.size()),
+                               prepared(static_cast<graph::NodeId>(n)));
     std::vector<TensorType> types(node.outputs.size());
     const bool is_value = ops::op_class(op) == ops::OpClass::kValue;
     bool placed = !any_late && ops::op_class(op) == ops::OpClass::kKernel;
