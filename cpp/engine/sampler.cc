@@ -11,7 +11,7 @@ namespace lmn::engine {
 namespace {
 
 constexpr uint32_t kSeen = uint32_t{1} << 31;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
 bool has_penalties(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
@@ -64,7 +64,7 @@ Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input
   }
   Row row{input.logits, raw.max, raw.block};
   if (changed) row = adjusted(params, input);
-  if (row.max == -kInfinity) return choice;
+  if (row.max == -kInfinite) return choice;
   if (params.temperature == 0) {
     choice.token_id = index_of(row.logits, row.max_block, row.max);
   } else {
@@ -198,7 +198,7 @@ void Sampler::fill_logprobs(const Input& input, float max, double sum, Choice& c
   const auto n = std::min<size_t>(top.token_ids.size(), input.logits.size());
   const RowView row = view(input.logits);
   const RowCut cut = kth_likeliest(kernels_, row, static_cast<int32_t>(n), max, candidates_);
-  const int32_t count = kernels_.gather(row, cut, kInfinity, nullptr, candidates_.data());
+  const int32_t count = kernels_.gather(row, cut, kInfinite, nullptr, candidates_.data());
   std::sort(candidates_.begin(), candidates_.begin() + count, likelier);
   for (size_t i = 0; i < n; ++i) {
     top.token_ids[i] = candidates_[i].id;

@@ -17,7 +17,7 @@ using ops::KeyMask;
 using ops::Operands;
 using ops::Worker;
 
-struct Call {
+struct FusedCall {
   FusedAttention f;
   bool projects = false, causal = false, has_biases = false, has_past = false, has_bias = false;
   int outputs = 1;
@@ -26,10 +26,10 @@ struct Call {
 };
 
 template <typename T>
-struct Policy {
+struct FusedPolicy {
   using S = Sum<T>;
   static constexpr bool kObserves = false;
-  const Call& call;
+  const FusedCall& call;
   const Operands& io;
   int64_t batch, head, first;
 
@@ -75,7 +75,7 @@ struct Policy {
 
 // Columns [column, column + dim) of the projection of one sequence's rows, with the bias.
 template <typename T>
-void project(const Call& call, const Operands& io, int64_t batch, int64_t column, int64_t dim,
+void project(const FusedCall& call, const Operands& io, int64_t batch, int64_t column, int64_t dim,
              Sum<T>* to, std::byte* scratch) {
   const FusedAttention& f = call.f;
   const T* const bias = call.has_biases ? io.input<T>(2) + column : nullptr;
@@ -105,7 +105,7 @@ void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t dim, const T
 }
 
 template <typename T>
-void lay_out(const Call& call, const Operands& io, int64_t batch, int64_t head, Sum<T>* q,
+void lay_out(const FusedCall& call, const Operands& io, int64_t batch, int64_t head, Sum<T>* q,
              Sum<T>* k, Sum<T>* v, std::byte* scratch) {
   const FusedAttention& f = call.f;
   const AttentionSizes& a = f.a;
@@ -150,7 +150,7 @@ void lay_out(const Call& call, const Operands& io, int64_t batch, int64_t head, 
 }
 
 template <typename T>
-void run(const Call& call, const Operands& io, const Worker& worker) {
+void run(const FusedCall& call, const Operands& io, const Worker& worker) {
   using S = Sum<T>;
   const AttentionSizes& a = call.f.a;
   const int64_t dim = a.head_dim, value_dim = a.value_dim, keys = a.keys();
@@ -197,7 +197,7 @@ void run(const Call& call, const Operands& io, const Worker& worker) {
       const int64_t rows = std::min(kQueryRows, a.rows - first);
       for (int64_t i = 0; i < rows * dim; ++i)
         scratch.queries[i] = q[first * dim + i] * static_cast<S>(call.scale);
-      attend(cache, rows, S{}, Policy<T>{call, io, batch, head, first}, scratch);
+      attend(cache, rows, S{}, FusedPolicy<T>{call, io, batch, head, first}, scratch);
       for (int64_t r = 0; r < rows; ++r) {
         store(scratch.outputs + r * value_dim, value_dim,
               y + batch * a.y.batch_stride + head * a.y.head_stride + (first + r) * a.y.row_stride);
@@ -208,7 +208,7 @@ void run(const Call& call, const Operands& io, const Worker& worker) {
 
 Status bind_fused(const Binding& b, bool projects) {
   const ops::TensorNode& node = b.node;
-  Call call;
+  FusedCall call;
   call.projects = projects;
   LMN_RETURN_IF_ERROR(read_fused_attention(node, &call.f));
   const AttentionSizes& a = call.f.a;

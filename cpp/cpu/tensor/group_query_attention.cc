@@ -16,7 +16,7 @@ using ops::GroupQueryAttention;
 using ops::Operands;
 using ops::Worker;
 
-struct Call {
+struct GroupedCall {
   GroupQueryAttention g;
   int64_t window = -1, bias_batch = 0, bias_head = 0, bias_keys = 0, positions = 0;
   bool interleaved = false, has_positions = false, has_bias = false, has_sink = false;
@@ -26,10 +26,10 @@ struct Call {
 };
 
 template <typename T>
-struct Policy {
+struct GroupedPolicy {
   using S = Sum<T>;
   static constexpr bool kObserves = false;
-  const Call& call;
+  const GroupedCall& call;
   const T* biases;   // of the first row, or null
   int64_t position;  // of the first row
   const S* sink_;    // or null
@@ -50,11 +50,11 @@ struct Policy {
 };
 
 template <typename T>
-class HeadRunner {
+class GroupedRunner {
  public:
   using S = Sum<T>;
 
-  HeadRunner(const Call& call, const Operands& io, const Worker& worker)
+  GroupedRunner(const GroupedCall& call, const Operands& io, const Worker& worker)
       : call_(call),
         a_(call.g.a),
         io_(io),
@@ -65,7 +65,7 @@ class HeadRunner {
     values_ = keys_ + call.g.cache_rows * a_.head_dim;
   }
 
-  static size_t scratch_bytes(const Call& call) {
+  static size_t scratch_bytes(const GroupedCall& call) {
     const int64_t dim = call.g.a.head_dim;
     return attend_scratch_bytes<S>(call.g.cache_rows, dim, dim) +
            sizeof(T) * static_cast<size_t>((2 * call.g.cache_rows + 1) * dim);
@@ -119,8 +119,8 @@ class HeadRunner {
           biases = io_.input<T>(10) + batch * call_.bias_batch + head * call_.bias_head +
                    first * call_.bias_keys;
         }
-        const Policy<T> policy{call_, biases, past + first,
-                               call_.has_sink || call_.smooth ? &sink : nullptr};
+        const GroupedPolicy<T> policy{call_, biases, past + first,
+                                      call_.has_sink || call_.smooth ? &sink : nullptr};
         attend(cache, rows, static_cast<S>(call_.softcap), policy, scratch_);
         for (int64_t r = 0; r < rows; ++r) {
           T* const to = y + ((batch * a_.rows + first + r) * a_.heads + head) * dim;
@@ -158,7 +158,7 @@ class HeadRunner {
            call_.interleaved, y);
   }
 
-  const Call& call_;
+  const GroupedCall& call_;
   const AttentionSizes& a_;
   const Operands& io_;
   AttendScratch<S> scratch_;
@@ -169,7 +169,7 @@ class HeadRunner {
 
 Status bind_GroupQueryAttention(const Binding& b) {
   const ops::TensorNode& node = b.node;
-  Call call;
+  GroupedCall call;
   LMN_RETURN_IF_ERROR(read_group_query_attention(node, &call.g));
   const AttentionSizes& a = call.g.a;
   if (call.g.cache_rows < 0)
@@ -195,9 +195,9 @@ Status bind_GroupQueryAttention(const Binding& b) {
   return with_float(node, node.dtype(0), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     b.kernel.splits = true;
-    b.kernel.scratch_bytes = HeadRunner<T>::scratch_bytes(call);
+    b.kernel.scratch_bytes = GroupedRunner<T>::scratch_bytes(call);
     b.kernel.set([call](const Operands& io, const Worker& worker) {
-      HeadRunner<T> runner(call, io, worker);
+      GroupedRunner<T> runner(call, io, worker);
       const auto [begin, end] = ops::share_of(call.g.a.batch * call.g.a.kv_heads, worker);
       for (int64_t unit = begin; unit < end; ++unit)
         runner.run(unit / call.g.a.kv_heads, unit % call.g.a.kv_heads);

@@ -2,13 +2,13 @@
 #include "cpu/tensor/transform.h"
 
 #include <cmath>
+#include <numbers>
 
 namespace lmn::cpu {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 // Lanes of one pass, a vector register of AVX2; 1 where the arrays are large anyway.
-constexpr int64_t kLanes = 4, kLongest = 1 << 14;
+constexpr int64_t kTransformLanes = 4, kLongest = 1 << 14;
 
 struct Pair {
   double re, im;
@@ -130,8 +130,8 @@ std::vector<int64_t> factors_of(int64_t n) {
 
 // cos and sin of -2 pi numerator / denominator.
 void push_root(std::vector<double>& table, int64_t numerator, int64_t denominator) {
-  const double angle =
-      -2 * kPi * static_cast<double>(numerator % denominator) / static_cast<double>(denominator);
+  const double angle = -2 * std::numbers::pi * static_cast<double>(numerator % denominator) /
+                       static_cast<double>(denominator);
   table.push_back(std::cos(angle));
   table.push_back(std::sin(angle));
 }
@@ -158,7 +158,7 @@ void Transform::make_stages(int64_t length) {
 }
 
 Transform::Transform(int64_t length)
-    : length_(length), lanes_(length <= kLongest ? kLanes : 1), padded_(length) {
+    : length_(length), lanes_(length <= kLongest ? kTransformLanes : 1), padded_(length) {
   if (!needs_convolution(length)) {
     make_stages(length);
     return;

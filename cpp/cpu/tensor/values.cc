@@ -196,11 +196,11 @@ Status evaluate_Unique(const ops::TensorNode& node, const ops::EvaluateContext& 
 
 namespace {
 
-struct Box {
+struct BoundingBox {
   float x_min, x_max, y_min, y_max;
 };
 
-Box make_box(const float* values, bool center) {
+BoundingBox make_box(const float* values, bool center) {
   if (center) {
     const float w = values[2] / 2, h = values[3] / 2;
     return {values[0] - w, values[0] + w, values[1] - h, values[1] + h};
@@ -209,9 +209,9 @@ Box make_box(const float* values, bool center) {
           std::min(values[0], values[2]), std::max(values[0], values[2])};
 }
 
-float area(const Box& box) { return (box.x_max - box.x_min) * (box.y_max - box.y_min); }
+float area(const BoundingBox& box) { return (box.x_max - box.x_min) * (box.y_max - box.y_min); }
 
-bool overlap_above(const Box& a, const Box& b, float threshold) {
+bool overlap_above(const BoundingBox& a, const BoundingBox& b, float threshold) {
   const float width = std::min(a.x_max, b.x_max) - std::max(a.x_min, b.x_min);
   const float height = std::min(a.y_max, b.y_max) - std::max(a.y_min, b.y_min);
   if (!(width > 0) || !(height > 0)) return false;
@@ -239,7 +239,7 @@ Status evaluate_NonMaxSuppression(const ops::TensorNode& node,
   }
   std::vector<int64_t> selected;  // batch, class, box of each
   std::vector<int64_t> candidates;
-  std::vector<Box> kept;
+  std::vector<BoundingBox> kept;
   for (int64_t batch = 0; most > 0 && batch < batches; ++batch) {
     for (int64_t c = 0; c < classes; ++c) {
       const float* score = scores.as<float>() + (batch * classes + c) * count;
@@ -252,8 +252,8 @@ Status evaluate_NonMaxSuppression(const ops::TensorNode& node,
       });
       kept.clear();
       for (const int64_t i : candidates) {
-        const Box box = make_box(boxes.as<float>() + (batch * count + i) * 4, center);
-        const bool overlaps = std::any_of(kept.begin(), kept.end(), [&](const Box& other) {
+        const BoundingBox box = make_box(boxes.as<float>() + (batch * count + i) * 4, center);
+        const bool overlaps = std::any_of(kept.begin(), kept.end(), [&](const BoundingBox& other) {
           return overlap_above(box, other, overlap);
         });
         if (overlaps) continue;

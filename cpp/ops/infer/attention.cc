@@ -20,12 +20,6 @@ Status same_type(const TensorNode& node, int i) {
                           std::string(info(node.dtype(0)).name).c_str());
 }
 
-int64_t sum(int64_t a, int64_t b) {
-  if (a == 0) return b;
-  if (b == 0) return a;
-  return a < 0 || b < 0 ? kUnknownSize : a + b;
-}
-
 }  // namespace
 
 Status read_attention(const TensorNode& node, AttentionSizes* sizes) {
@@ -130,7 +124,7 @@ Status infer_Attention(const TensorNode& node, TensorTypes outputs) {
   if (!node.ranked()) return {};
   AttentionSizes a;
   LMN_RETURN_IF_ERROR(read_attention(node, &a));
-  const int64_t keys = sum(a.past, a.fresh);
+  const int64_t keys = add_sizes(a.past, a.fresh);
   if (node.has(3)) {
     const Shape& mask = node.shape(3);
     const std::array<int64_t, 4> full{a.batch, a.heads, a.rows, keys};

@@ -15,6 +15,11 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 40;
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;   // of a window or an image
 inline constexpr int64_t kMaxHeads = int64_t{1} << 20;  // of attention
 
+// The sum of two sizes, unknown where one is, unless the other is 0.
+inline int64_t add_sizes(int64_t a, int64_t b) {
+  return a == 0 ? b : b == 0 ? a : a < 0 || b < 0 ? kUnknownSize : a + b;
+}
+
 // Both sizes are known and differ.
 inline bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
 

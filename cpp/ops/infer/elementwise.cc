@@ -8,7 +8,7 @@
 namespace lmn::ops {
 namespace {
 
-std::string type_name(const TensorNode& node, int i) {
+std::string dtype_name(const TensorNode& node, int i) {
   return std::string(info(node.dtype(i)).name);
 }
 
@@ -16,7 +16,7 @@ std::string type_name(const TensorNode& node, int i) {
 Status expect_same_dtype(const TensorNode& node, int as, int i) {
   if (!node.has(i) || node.dtype(as) == node.dtype(i)) return {};
   return node.fail("inputs are %s and %s; cast one to the type of the other",
-                   type_name(node, as).c_str(), type_name(node, i).c_str());
+                   dtype_name(node, as).c_str(), dtype_name(node, i).c_str());
 }
 
 // The output's shape: all operands that are present, broadcast.
@@ -132,7 +132,7 @@ int bit_width(DType dtype) {
 Status expect_cast(const TensorNode& node) {
   for (int i = 0; i < node.inputs(); ++i) {
     if (node.has(i) && is_block_quantized(node.dtype(i)))
-      return node.unsupported("no kernel for %s", type_name(node, i).c_str());
+      return node.unsupported("no kernel for %s", dtype_name(node, i).c_str());
   }
   const std::string_view mode = node.text("round_mode", "up");
   if (mode == "up" || mode == "down" || mode == "nearest") return {};
@@ -317,7 +317,7 @@ Status infer_BitCast(const TensorNode& node, TensorTypes outputs) {
   const int have = bit_width(node.dtype(0)), want = bit_width(outputs[0].dtype);
   if (have == 0 || have != want) {
     return node.fail("%s has elements of %d bits and %s of %d; they must be equal",
-                     type_name(node, 0).c_str(), have,
+                     dtype_name(node, 0).c_str(), have,
                      std::string(info(outputs[0].dtype).name).c_str(), want);
   }
   return {};

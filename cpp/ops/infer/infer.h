@@ -3,6 +3,9 @@
 // What the inference functions of several operators share.
 #pragma once
 
+#include <initializer_list>
+#include <string>
+
 #include "ops/tensor_op.h"
 
 namespace lmn::ops {
@@ -39,9 +42,10 @@ inline Shape shape_of_unknown(const Shape& list) {
   return out;
 }
 
-inline Status expect_float(const TensorNode& node, int i) {
-  return node.expect_dtype(i, {DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
-}
+inline constexpr std::initializer_list<DType> kFloats = {DType::kF32, DType::kF64, DType::kF16,
+                                                         DType::kBF16};
+inline Status expect_float(const TensorNode& node, int i) { return node.expect_dtype(i, kFloats); }
+inline std::string type_name(DType dtype) { return std::string(info(dtype).name); }
 
 // Output 0 has the type of input 0.
 Status same_as_input(const TensorNode& node, TensorTypes outputs);

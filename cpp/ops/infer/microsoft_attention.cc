@@ -11,10 +11,6 @@
 namespace lmn::ops {
 namespace {
 
-int64_t sum(int64_t a, int64_t b) {
-  return a == 0 ? b : b == 0 ? a : a < 0 || b < 0 ? kUnknownSize : a + b;
-}
-
 Status expect_floats(const TensorNode& node, std::initializer_list<int> inputs) {
   for (int i : inputs) {
     LMN_RETURN_IF_ERROR(
@@ -44,7 +40,7 @@ Status read_mask(const TensorNode& node, int i, FusedAttention* f) {
   f->mask_input = i;
   if (!node.has(i)) return {};
   const Shape& mask = node.shape(i);
-  const int64_t batch = f->a.batch, keys = sum(f->a.past, f->a.fresh);
+  const int64_t batch = f->a.batch, keys = add_sizes(f->a.past, f->a.fresh);
   if (mask.rank == 1) {
     if (mask[0] < 0 || batch < 0 || mask[0] == batch || mask[0] == 3 * batch + 2) {
       f->mask = KeyMask::kLengths;
@@ -207,7 +203,7 @@ Status infer_fused(const TensorNode& node, bool projects, TensorTypes outputs) {
   FusedAttention f;
   LMN_RETURN_IF_ERROR(read_fused_attention(node, &f));
   const AttentionSizes& a = f.a;
-  const int64_t keys = sum(a.past, a.fresh);
+  const int64_t keys = add_sizes(a.past, a.fresh);
   outputs[0].shape = Shape{a.batch, a.rows, a.value_dim < 0 ? kUnknownSize : a.heads * a.value_dim};
   if (projects) {
     if (outputs.size() > 1) {
@@ -234,7 +230,7 @@ Status read_fused_attention(const TensorNode& node, FusedAttention* attention) {
   } else {
     LMN_RETURN_IF_ERROR(read_projected(node, &f));
   }
-  LMN_RETURN_IF_ERROR(check_bias(node, f.bias_input, f.a, sum(f.a.past, f.a.fresh)));
+  LMN_RETURN_IF_ERROR(check_bias(node, f.bias_input, f.a, add_sizes(f.a.past, f.a.fresh)));
   f.a.y = rows_first(f.a.heads, f.a.rows, f.a.value_dim);
   *attention = f;
   return {};

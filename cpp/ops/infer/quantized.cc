@@ -15,8 +15,6 @@ namespace {
 constexpr std::initializer_list<DType> kBytes = {DType::kI8, DType::kU8};
 constexpr std::initializer_list<DType> kScales = {DType::kF32, DType::kF16, DType::kBF16};
 
-std::string type_name(DType dtype) { return std::string(info(dtype).name); }
-
 bool is_byte_float(DType dtype) {
   return dtype == DType::kF8E4M3FN || dtype == DType::kF8E4M3FNUZ || dtype == DType::kF8E5M2 ||
          dtype == DType::kF8E5M2FNUZ;

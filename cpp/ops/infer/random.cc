@@ -5,12 +5,10 @@
 #include <cmath>
 
 #include "ops/infer/axes.h"
+#include "ops/infer/infer.h"
 
 namespace lmn::ops {
 namespace {
-
-constexpr std::initializer_list<DType> kFloats = {DType::kF32, DType::kF64, DType::kF16,
-                                                  DType::kBF16};
 
 // The attribute dtype, or `fallback`.
 Status output_dtype(const TensorNode& node, DType fallback, DType* dtype) {

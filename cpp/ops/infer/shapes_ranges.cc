@@ -13,8 +13,6 @@
 namespace lmn::ops {
 namespace {
 
-std::string type_name(DType dtype) { return std::string(info(dtype).name); }
-
 // A pad for every axis of x; the sizes that result.
 Shape padded(const Shape& x, const PadAxes& axes) {
   Shape out = x;

@@ -6,12 +6,10 @@
 #include <cinttypes>
 
 #include "ops/infer/axes.h"
+#include "ops/infer/infer.h"
 
 namespace lmn::ops {
 namespace {
-
-constexpr std::initializer_list<DType> kFloats = {DType::kF32, DType::kF64, DType::kF16,
-                                                  DType::kBF16};
 
 // Operand i, an integer that is a size of at least `least`: its value, or kUnknownSize.
 Status size_of(const TensorNode& node, int i, int64_t least, const char* what, int64_t* size) {
