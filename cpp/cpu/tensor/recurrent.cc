@@ -30,7 +30,8 @@ struct PackedWeights {
 
 struct Network {
   Recurrence r;
-  const PackedWeights* packed = nullptr;  // or the weights are read where they lie
+  const PackedWeights* packed = nullptr;                // or the weights are read where they lie
+  decltype(FloatKernels::activate) activate = nullptr;  // of the instruction set
   int64_t gates = 0;
   bool has_bias = false, has_lengths = false, has_h = false, has_c = false, has_peepholes = false;
   bool linear_before_reset = false, couples = false;
@@ -166,13 +167,24 @@ class Runner {
     const auto each = static_cast<int64_t>(r_.activations.size()) / r_.directions;
     return r_.activations[static_cast<size_t>(direction_ * each + i)];
   }
+  void activate_all(const Activation& a, S* x) const {
+    if constexpr (std::is_same_v<S, float>) {
+      using Kind = ops::ActivationKind;
+      if (n_.activate != nullptr && (a.kind == Kind::kTanh || a.kind == Kind::kSigmoid)) {
+        const bool is_tanh = a.kind == Kind::kTanh;
+        n_.activate(is_tanh ? FloatActivation::kTanh : FloatActivation::kSigmoid, x, x, r_.hidden);
+        return;
+      }
+    }
+    activate(a, x, r_.hidden);
+  }
   void apply(int64_t i, S* x) const {
     if (r_.clips) {
       const S limit = static_cast<S>(r_.clip);
       for (int64_t k = 0; k < r_.hidden; ++k)
         x[k] = x[k] < -limit ? -limit : x[k] > limit ? limit : x[k];
     }
-    activate(activation(i), x, r_.hidden);
+    activate_all(activation(i), x);
   }
   // Gates [begin, end) of `count` rows += rows of x times W (input 1) or R (input 2).
   void add_products(int input, int64_t inner, int64_t begin, int64_t end, const S* x, int64_t count,
@@ -271,7 +283,7 @@ class Runner {
     peep(1, out);
     apply(0, out);
     std::copy_n(c, hidden, h);
-    activate(activation(2), h, hidden);
+    activate_all(activation(2), h);
     for (int64_t k = 0; k < hidden; ++k) h[k] *= out[k];
   }
 
@@ -288,6 +300,7 @@ Status bind_network(const Binding& b, int gates, int activations) {
   LMN_RETURN_IF_ERROR(read_recurrence(b.node, gates, activations, &n.r));
   n.gates = gates;
   n.packed = b.node.prepared<PackedWeights>();
+  n.activate = b.isa.floats.activate;
   n.has_bias = b.node.has(3);
   n.has_lengths = b.node.has(4);
   n.has_h = b.node.has(5);

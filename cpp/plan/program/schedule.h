@@ -19,7 +19,7 @@
 namespace lmn::plan {
 
 // Below so much work, waking a team costs more than it saves.
-inline constexpr double kTeamNs = 30'000;
+inline constexpr double kTeamNs = 15'000;
 
 using StageEdge = std::pair<int32_t, int32_t>;  // (earlier, later)
 
