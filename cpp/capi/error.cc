@@ -8,6 +8,7 @@
 
 #include "capi/guard.h"
 #include "core/check.h"
+#include "formats/bytes.h"
 
 // Allocated with its message behind it in one block, or one of kStaticErrors.
 struct lmn_error {
@@ -72,6 +73,7 @@ lmn_error* make_error(Code code, std::string_view message) noexcept {
   if (block == nullptr) return &kStaticErrors[status];
   char* text = static_cast<char*>(block) + sizeof(lmn_error);
   std::memcpy(text, message.data(), message.size());
+  formats::make_utf8_without_nul({text, message.size()});  // it may quote a file, and cut it short
   text[message.size()] = '\0';
   return new (block) lmn_error{status, text};
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inside the room: what every reader of hostile bytes needs, whatever its format: unaligned loads,
-// checks of text, and names fit for a message.
+// What every reader of hostile bytes needs, whatever its format: unaligned loads, checks of text,
+// and names fit for a message.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,8 @@ T load(const std::byte* at) {
 bool is_printable_utf8(std::string_view s);
 // Valid UTF-8 without NUL: what a C string and a Python str can both hold.
 bool is_utf8_without_nul(std::string_view s);
+// Makes it so: bytes that are neither become question marks.
+void make_utf8_without_nul(std::span<char> text) noexcept;
 
 // 'name' for a message: quoted, control characters and bytes beyond ASCII escaped, long names
 // shortened.

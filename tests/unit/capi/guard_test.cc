@@ -49,6 +49,18 @@ TEST(a_status_becomes_an_error) {
   EXPECT_EQ(got.message, "no thing");
 }
 
+TEST(messages_are_utf8_whatever_they_quote) {
+  const auto message = [](const char* text) {
+    return run([=]() -> Outcome { return lmn::error(Code::kCorrupt, "%s", text); }).message;
+  };
+  EXPECT_EQ(message("10 µs, \xe2\x82\xac, \xf0\x9f\x98\x80"),
+            "10 µs, \xe2\x82\xac, \xf0\x9f\x98\x80");
+  EXPECT_EQ(message("'\xff\xb8'"), "'??'");
+  EXPECT_EQ(message("cut \xe2\x82"), "cut ??");
+  EXPECT_EQ(message("\xe2\x82next"), "??next");
+  EXPECT_EQ(message("\xc0\x80 \xed\xa0\x80"), "?? ???");  // overlong, and a surrogate
+}
+
 TEST(an_answer_without_words_brings_no_error) {
   const Got silent = run([] { return Outcome::answer(Code::kBufferTooSmall, nullptr); });
   EXPECT_EQ(silent.status, LMN_BUFFER_TOO_SMALL);
