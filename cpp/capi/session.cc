@@ -11,6 +11,7 @@
 #include "capi/session_value.h"
 #include "capi/tri_state.h"
 #include "cpu/cpu_device.h"
+#include "formats/bytes.h"
 #include "formats/onnx/onnx.h"
 #include "graph/passes/passes.h"
 #include "models/onnx/import.h"
@@ -290,8 +291,9 @@ lmn_status lmn_session_graph_get(const lmn_session* session, uint32_t optimized,
     LMN_REQUIRE_ONE(session);
     LMN_RETURN_IF_ERROR(check_bool(optimized, "optimized"));
     LMN_RETURN_IF_ERROR(check_buffer(buffer, capacity, "buffer", length, "length"));
-    const std::string text = graph::to_text(optimized != 0 ? session->object->program->graph()
-                                                           : session->object->imported);
+    std::string text = graph::to_text(optimized != 0 ? session->object->program->graph()
+                                                     : session->object->imported);
+    formats::make_utf8_without_nul(text);  // string attributes may be any bytes
     return write_items(buffer, capacity, text.size(), length,
                        [&](char* to) { std::memcpy(to, text.data(), text.size()); });
   });

@@ -3,6 +3,7 @@
 // The text form of a graph, for people: dumps between passes, and tests that compare before and
 // after.
 #include <charconv>
+#include <cstdio>
 
 #include "graph/graph.h"
 
@@ -17,7 +18,20 @@ std::string to_text(float value) {
 }
 
 std::string to_text(int64_t value) { return std::to_string(value); }
-std::string to_text(const std::string& value) { return value; }
+// Control characters are escaped, as the text has one line a node.
+std::string to_text(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    char escape[8];
+    if (c >= 0 && c < 0x20) {
+      std::snprintf(escape, sizeof escape, "\\x%02x", unsigned{static_cast<unsigned char>(c)});
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
 
 template <typename T>
 std::string list_to_text(const std::vector<T>& values) {
@@ -30,7 +44,7 @@ std::string to_text(const Attribute& attribute) {
   struct Visitor {
     std::string operator()(int64_t value) const { return to_text(value); }
     std::string operator()(float value) const { return to_text(value); }
-    std::string operator()(const std::string& value) const { return value; }
+    std::string operator()(const std::string& value) const { return to_text(value); }
     std::string operator()(const ops::Ints& values) const { return list_to_text(values); }
     std::string operator()(const ops::Floats& values) const { return list_to_text(values); }
     std::string operator()(const ops::Strings& values) const { return list_to_text(values); }

@@ -363,3 +363,13 @@ def test_runners(a):
         assert session.runners == {"lockstep": int(runner != "graph"), "graph": int(runner == "graph")}
     with pytest.raises(lmnative.InvalidArgumentError, match="'auto', 'lockstep', 'graph'"):
         lmnative.Session(MODEL, runner="best")
+
+
+def test_bytes_that_are_no_text_are_shown_and_named():
+    """String attributes of ONNX are bytes; texts and messages are UTF-8 all the same."""
+    ports, strings = ({"x": (8, [1])}, {"y": (8, ["n"])}), np.array(["a"], object)
+    session = one_node("StringNormalizer", *ports, locale=b"\xff\xb8\n")
+    assert session.run(None, {"x": strings})[0].tolist() == ["a"]
+    assert "locale=??\\x0a" in session.graph()
+    with pytest.raises(lmnative.InvalidArgumentError, match=r"'\?\?'"):
+        one_node("StringNormalizer", *ports, case_change_action=b"\xff\xb8").run(None, {"x": strings})
