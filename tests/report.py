@@ -11,6 +11,7 @@ from pathlib import Path
 # The closing line of our own harnesses (tests/unit/testing.cc, tests/abi/run.py).
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
 SKIP = re.compile(r"^SKIP ([^:\n]+): (.+)$", re.MULTILINE)
+SKIPPED_FILE = re.compile(r"'Skipped: (.*)'\)$")  # as pytest says of a whole file: ('path', line, 'Skipped: reason')
 
 
 @dataclass
@@ -77,11 +78,13 @@ def from_pytest(path: Path) -> Result:
     """From the file that pytest --junitxml writes."""
     result = Result()
     for case in xml.parse(path).getroot().iter("testcase"):
-        name = f"{case.get('classname')}.{case.get('name')}"
-        result.names.add(case.get("classname", "").split(".")[-1])
+        module = case.get("classname") or case.get("name", "")  # a file that is skipped as a whole has no class
+        name = f"{module}.{case.get('name')}" if case.get("classname") else module
+        result.names.add(module.split(".")[-1])
         skipped = case.find("skipped")
         if skipped is not None:
-            result.skips.append(f"{name}: {skipped.get('message')}")
+            whole = SKIPPED_FILE.search(skipped.text or "")
+            result.skips.append(f"{name}: {whole[1] if whole else skipped.get('message')}")
         elif case.find("failure") is not None or case.find("error") is not None:
             result.failed += 1
             result.failures.append(name)
