@@ -3,8 +3,8 @@
 # libFuzzer targets (Clang with its compiler-rt only), included when LMN_BUILD_FUZZERS is on:
 #   CC=clang-14 CXX=clang++-14 cmake -S . -B build/fuzz -G Ninja -DLMN_BUILD_FUZZERS=ON
 #   ninja -C build/fuzz fuzz_gguf fuzz_onnx fuzz_session
-# runs gguf_fuzz, onnx_fuzz and session_fuzz for LMN_FUZZ_SECONDS each, from the seeds of make_FORMAT_corpus.py and what earlier runs
-# added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure and a file crash-* in the build folder,
+# runs gguf_fuzz, onnx_fuzz and session_fuzz for LMN_FUZZ_SECONDS each, from the seeds of make_FORMAT_corpus.py and what
+# earlier runs added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure and a file crash-* in the build folder,
 # which `FORMAT_fuzz FILE` repeats.
 # The sources under test are compiled again here, with the fuzzer's instrumentation: the rooms' objects stay as they are.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
