@@ -18,13 +18,15 @@ std::string to_text(float value) {
 }
 
 std::string to_text(int64_t value) { return std::to_string(value); }
+
 // Control characters are escaped, as the text has one line a node.
 std::string to_text(const std::string& value) {
   std::string out;
   for (const char c : value) {
-    char escape[8];
-    if (c >= 0 && c < 0x20) {
-      std::snprintf(escape, sizeof escape, "\\x%02x", unsigned{static_cast<unsigned char>(c)});
+    const unsigned byte = static_cast<unsigned char>(c);
+    if (byte < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\x%02x", byte);
       out += escape;
     } else {
       out += c;
