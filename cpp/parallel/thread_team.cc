@@ -22,26 +22,50 @@ struct LeaveRun {};
 
 }  // namespace
 
-// How long one member spins, by what its last spins were worth (kLeastSpinNs in the header).
+// How one member waits: what its last waits say of how long to spin (kLeastSpinNs in the header).
+// What a wait was is judged by its whole length, parked or not: judged by whether it parked, a spin
+// that has become too short would stay so, as those that are woken late make the others wait.
 class SpinBudget {
  public:
-  explicit SpinBudget(int64_t most_ns) : most_ns_(most_ns), now_ns_(most_ns) {}
+  explicit SpinBudget(int64_t most_ns)
+      : most_ns_(most_ns), least_ns_(std::min(most_ns, kLeastSpinNs)), between_ns_(most_ns) {}
 
-  uint32_t wait(EventCount& count, uint32_t seen) {
-    uint32_t now = count.value();
-    if (now != seen) return now;
-    now = count.spin(seen, now_ns_);
-    if (now != seen) {
-      now_ns_ = std::min(now_ns_ * 2, most_ns_);
-      return now;
-    }
-    now_ns_ = std::min(std::max(now_ns_ / 2, kLeastSpinNs), most_ns_);
-    return count.park(seen);
+  // The count's new value. Between two runs:
+  uint32_t wait_between(EventCount& count, uint32_t seen) {
+    return wait(count, seen, between_ns_, [this](int64_t start, int64_t end) {
+      between_ns_ = end - start <= most_ns_ ? std::min(between_ns_ * 2, most_ns_)
+                                            : std::max(between_ns_ / 2, least_ns_);
+    });
+  }
+
+  // Inside a run:
+  uint32_t wait_inside(EventCount& count, uint32_t seen) {
+    const int64_t spin_ns = crowded_until_ns_ == 0 ? most_ns_ : least_ns_;
+    return wait(count, seen, spin_ns, [this](int64_t start, int64_t end) {
+      if (end - start > kLostCpuNs) {
+        crowded_until_ns_ = end + kCrowdedNs;
+      } else if (end >= crowded_until_ns_) {
+        crowded_until_ns_ = 0;
+      }
+    });
   }
 
  private:
+  template <typename Learn>
+  static uint32_t wait(EventCount& count, uint32_t seen, int64_t spin_ns, const Learn& learn) {
+    uint32_t now = count.value();
+    if (now != seen) return now;
+    const int64_t start = now_ns();
+    now = count.spin(seen, spin_ns);
+    if (now == seen) now = count.park(seen);
+    learn(start, now_ns());
+    return now;
+  }
+
   int64_t most_ns_;  // <= 0: parks at once
-  int64_t now_ns_;
+  int64_t least_ns_;
+  int64_t between_ns_;
+  int64_t crowded_until_ns_ = 0;  // 0: nobody has lost a CPU for a while
 };
 
 // Each group has its own cache line, because different members write it.
@@ -77,8 +101,7 @@ struct ThreadTeam::Shared {
   struct alignas(kCacheLine) Member {
     Shared* shared;
     int index;
-    SpinBudget between_runs;
-    SpinBudget inside_a_run;
+    SpinBudget spins;
   };
   std::vector<Member> members;    // each one's own, and read by nobody else
   std::vector<OsThread> threads;  // joined before anything above goes
@@ -101,7 +124,7 @@ struct ThreadTeam::Shared {
     Member& member = *static_cast<Member*>(argument);
     Shared& shared = *member.shared;
     for (uint32_t seen = 0;;) {
-      seen = member.between_runs.wait(shared.ticket, seen);
+      seen = member.spins.wait_between(shared.ticket, seen);
       if (shared.body == nullptr) return;
       shared.run_member(member.index);
       shared.done.advance();
@@ -130,8 +153,7 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
       team->size_ > affinity_cpu_count() ? kLeastSpinNs : kDefaultSpinNs;
   const int64_t spin_ns = options.spin_ns != 0 ? options.spin_ns : default_spin_ns;
   for (int index = 0; index < team->size_; ++index) {
-    shared.members.push_back(
-        {&shared, index, SpinBudget(spin_ns), SpinBudget(std::min(spin_ns, kBarrierSpinNs))});
+    shared.members.push_back({&shared, index, SpinBudget(spin_ns)});
   }
   shared.threads.reserve(shared.members.size());
   for (int index = 1; index < team->size_; ++index) {
@@ -166,7 +188,7 @@ void ThreadTeam::run_erased(Body body, void* context) {
   const uint32_t all_done = done + workers;
   shared.ticket.advance();
   shared.run_member(0);
-  while (done != all_done) done = shared.members[0].inside_a_run.wait(shared.done, done);
+  while (done != all_done) done = shared.members[0].spins.wait_inside(shared.done, done);
 
   if (!shared.failed.load(std::memory_order_relaxed)) return;  // ordered by `done`
   shared.failed.store(false, std::memory_order_relaxed);  // and what follows by the next ticket
@@ -189,7 +211,7 @@ void ThreadTeam::barrier(int index) {
     shared.phase.advance();
     return;
   }
-  shared.members[static_cast<size_t>(index)].inside_a_run.wait(shared.phase, phase);
+  shared.members[static_cast<size_t>(index)].spins.wait_inside(shared.phase, phase);
   if (shared.failed.load(std::memory_order_acquire)) throw LeaveRun{};
 }
 

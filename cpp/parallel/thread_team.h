@@ -33,13 +33,16 @@ struct TeamOptions {
 // parked thread costs 5 to 50 µs: a worker that spins 200 µs stays awake between steps and costs an
 // idle machine nothing that a person could measure.
 inline constexpr int64_t kDefaultSpinNs = 200'000;
-// Inside a run, members arrive within a few µs of each other. One that is later than this has lost
-// its CPU to somebody else, and may get this one back if the waiting member parks.
-inline constexpr int64_t kBarrierSpinNs = 50'000;
-// Both are upper bounds. A member whose spins end in parking halves its own bound, down to this (a
-// parked thread that wakes is scheduled before one that has used up its time by spinning: on a
-// machine that others use, this is three times the speed), and doubles it when a spin was enough.
+// Waking costs a run more than spinning does, so a member parks early only where spinning is known
+// to be in vain; it then spins this long.
 inline constexpr int64_t kLeastSpinNs = 1'000;
+// Inside a run, members arrive within some µs of each other. One that is later than this has lost
+// its CPU to somebody else. For kCrowdedNs from then on the member that waited parks early: a
+// thread that wakes is scheduled before one that has used up its time by spinning, which is up to
+// three times the speed on a machine that others use.
+inline constexpr int64_t kLostCpuNs = 500'000;
+inline constexpr int64_t kCrowdedNs = 50'000'000;
+// Between runs, a wait longer than the longest spin halves the next one, and any other doubles it.
 
 class ThreadTeam {
  public:
