@@ -25,7 +25,7 @@ if(TARGET lmnative)
   add_executable(abi_abuse EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
   target_include_directories(abi_abuse PRIVATE tests/unit tests/abi/abuse)
   target_compile_definitions(abi_abuse PRIVATE LMN_TEST_ONNX="${PROJECT_SOURCE_DIR}/tests/onnx/relu_linear.onnx")
-  target_link_libraries(abi_abuse PRIVATE lmnative lmn_flags Threads::Threads)
+  target_link_libraries(abi_abuse PRIVATE lmnative lmn_test_flags Threads::Threads)
   add_test(NAME abi_abuse COMMAND abi_abuse)
 
   add_executable(abi_layout_test EXCLUDE_FROM_ALL tests/abi/layout_test.c)

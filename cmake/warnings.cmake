@@ -13,3 +13,12 @@ endif()
 if(LMN_WERROR)
   target_compile_options(lmn_flags INTERFACE -Werror)
 endif()
+
+# lmn_test_flags: what tests are compiled with. They run for seconds and are compiled for minutes: half of it each level.
+add_library(lmn_test_flags INTERFACE)
+target_link_libraries(lmn_test_flags INTERFACE lmn_flags)
+if(LMN_SANITIZE)
+  target_compile_options(lmn_test_flags INTERFACE -O0)
+else()
+  target_compile_options(lmn_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
+endif()
