@@ -296,10 +296,13 @@ Schema make_schema(Op op) {
               false,
               infer_attention};
     case Op::kSiluMul:
-      return {
-          {{"gate", false, kStrided}, {"up", false, kStrided}}, {}, false, false, infer_same_pair};
+      return {{{"gate", false, kStrided}, {"up", false, kStrided}},
+              {},
+              kRowWise,
+              false,
+              infer_same_pair};
     case Op::kResidualAdd:
-      return {{{"a"}, {"b"}}, {}, false, false, infer_same_pair};
+      return {{{"a"}, {"b"}}, {}, kRowWise, false, infer_same_pair};
     case Op::kGatherRows:
       return {{{"x"}, {"indices"}}, {}, false, false, infer_gather_rows};
     case Op::kQuantize:

@@ -31,8 +31,8 @@ struct AttributeSpec {
 struct Schema {
   std::vector<OperandSpec> operands;
   std::vector<AttributeSpec> attributes;
-  // Row i of every output depends on row i of input 0 and on constants, and on nothing else that
-  // has rows, so that a choice of rows may be made before the operator as well as after it.
+  // Row i of every output depends on row i of the operands that have rows and on constants, so that
+  // a choice of rows may be made before the operator as well as after it.
   bool row_wise = false;
   // Output 0 is operand 0, changed in place: what is a view stays one, and nothing may read the
   // operand afterwards.

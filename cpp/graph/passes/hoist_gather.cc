@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A choice of rows made after row-wise operators is made before them:
-// gather_rows(linear(rms_norm(x)), i) becomes linear(rms_norm(gather_rows(x, i))), so that the
-// output head computes logits only where somebody asked for them.
+// gather_rows(linear(rms_norm(x)), i) becomes linear(rms_norm(gather_rows(x, i))). Of a prompt's
+// last layer, everything behind the attention is computed only where somebody asked for logits.
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -11,59 +11,107 @@
 namespace lmn::graph {
 namespace {
 
-// Whether rows may be chosen on operand 0 of `node` instead of on its result.
-bool commutes_with_gather(const Graph& graph, const Node& node) {
-  if (is_tensor_op(node.op) || !schema(node.op).row_wise) return false;
-  const ValueType& x = graph.value(node.inputs[0]).type;
-  if (x.kind != Kind::kTensor || x.dtype != DType::kF32 || x.dims.size() != 2) return false;
-  if (graph.value(node.inputs[0]).constant != nullptr) return false;
-  for (size_t i = 1; i < node.inputs.size(); ++i) {
-    const ValueId id = node.inputs[i];
-    if (id != kNone && graph.value(id).constant == nullptr)
-      return false;  // another operand with rows
-  }
-  return true;
+bool has_rows(const ValueType& type) {
+  return type.kind == Kind::kTensor && type.dtype == DType::kF32 && type.dims.size() == 2;
 }
+
+// Whether rows may be chosen on the operands of `node` instead of on its result.
+bool commutes_with_gather(const Graph& graph, const Node& node) {
+  if (is_tensor_op(node.op) || !schema(node.op).row_wise || node.outputs.size() != 1) return false;
+  const ValueType& y = graph.value(node.outputs[0]).type;
+  if (!has_rows(y)) return false;
+  bool any = false;
+  for (const ValueId id : node.inputs) {
+    if (id == kNone || graph.value(id).constant != nullptr) continue;
+    const ValueType& x = graph.value(id).type;
+    if (!has_rows(x) || x.dims[0] != y.dims[0]) return false;
+    any = true;
+  }
+  return any;
+}
+
+constexpr NodeId kStays = -1;
+
+// For every node the gather that it moves behind, or kStays: all that reads its result moves behind
+// the same, or is it.
+std::vector<NodeId> moves_behind(const Graph& graph) {
+  const Uses uses(graph);
+  std::vector<NodeId> gathers(graph.nodes.size(), kStays);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    if (!commutes_with_gather(graph, node) || uses.is_output(node.outputs[0])) continue;
+    NodeId common = kStays;
+    for (const NodeId user : uses.of(node.outputs[0])) {
+      const bool chooses = graph.node(user).op == Op::kGatherRows;
+      const NodeId gather = chooses ? user : gathers[static_cast<size_t>(user)];
+      if (gather == kStays || (common != kStays && gather != common)) {
+        common = kStays;
+        break;
+      }
+      common = gather;
+    }
+    gathers[n] = common;
+  }
+  return gathers;
+}
+
+// Writes what moves behind one gather.
+class ChosenRows {
+ public:
+  ChosenRows(const Graph& graph, const Node& gather, Rewriter* rewriter)
+      : graph_(graph), gather_(gather), rewriter_(*rewriter), chosen_(graph.values.size(), kNone) {}
+
+  // The chosen rows of `id`, which was moved before or stays whole.
+  Result<ValueId> of(ValueId id) {
+    ValueId& rows = chosen_[static_cast<size_t>(id)];
+    if (rows == kNone) {
+      LMN_ASSIGN_OR_RETURN(
+          rows,
+          rewriter_.add(Op::kGatherRows, {rewriter_.map(id), rewriter_.map(gather_.inputs[1])}, {},
+                        gather_.name));
+    }
+    return rows;
+  }
+
+  Status move(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (const ValueId id : node.inputs) {
+      const bool whole = id == kNone || graph_.value(id).constant != nullptr;
+      LMN_ASSIGN_OR_RETURN(const ValueId input,
+                           whole ? Result<ValueId>(rewriter_.map(id)) : of(id));
+      inputs.push_back(input);
+    }
+    LMN_ASSIGN_OR_RETURN(chosen_[static_cast<size_t>(node.outputs[0])],
+                         rewriter_.add(node.op, std::move(inputs), node.attributes, node.name));
+    return {};
+  }
+
+ private:
+  const Graph& graph_;
+  const Node& gather_;
+  Rewriter& rewriter_;
+  std::vector<ValueId> chosen_;  // by old value; kNone: not yet
+};
 
 }  // namespace
 
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions&) {
-  const Uses uses(graph);
-  std::vector<std::vector<NodeId>> chain(
-      graph.nodes.size());  // per gather: the nodes it moves before, last first
-  std::vector<bool> moved(graph.nodes.size(), false);
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (graph.nodes[n].op != Op::kGatherRows) continue;
-    ValueId x = graph.nodes[n].inputs[0];
-    while (graph.producer(x) != nullptr && uses.only_one(x) &&
-           commutes_with_gather(graph, *graph.producer(x))) {
-      const NodeId producer = graph.value(x).producer;
-      chain[n].push_back(producer);
-      moved[static_cast<size_t>(producer)] = true;
-      x = graph.node(producer).inputs[0];
-    }
-  }
+  const std::vector<NodeId> gathers = moves_behind(graph);
   Rewriter rewriter(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (moved[n]) continue;
-    if (chain[n].empty()) {
+    if (gathers[n] != kStays) continue;
+    if (node.op != Op::kGatherRows) {
       LMN_RETURN_IF_ERROR(rewriter.copy(node));
       continue;
     }
-    const ValueId x = rewriter.map(graph.node(chain[n].back()).inputs[0]);
-    LMN_ASSIGN_OR_RETURN(
-        ValueId now,
-        rewriter.add(Op::kGatherRows, {x, rewriter.map(node.inputs[1])}, {}, node.name));
-    for (size_t i = chain[n].size(); i-- > 0;) {
-      const Node& row_wise = graph.node(chain[n][i]);
-      std::vector<ValueId> inputs{now};
-      for (size_t k = 1; k < row_wise.inputs.size(); ++k)
-        inputs.push_back(rewriter.map(row_wise.inputs[k]));
-      LMN_ASSIGN_OR_RETURN(
-          now, rewriter.add(row_wise.op, std::move(inputs), row_wise.attributes, row_wise.name));
+    ChosenRows chosen(graph, node, &rewriter);
+    for (size_t moved = 0; moved < n; ++moved) {
+      if (gathers[moved] == static_cast<NodeId>(n))
+        LMN_RETURN_IF_ERROR(chosen.move(graph.nodes[moved]));
     }
-    rewriter.replace(node.outputs[0], now);
+    LMN_ASSIGN_OR_RETURN(const ValueId rows, chosen.of(node.inputs[0]));
+    rewriter.replace(node.outputs[0], rows);
   }
   return rewriter.finish();
 }

@@ -66,8 +66,8 @@ Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
 // MatMulInteger with constant weights, its scales, bias and activation -> lmnative.IntegerLinear;
 // DynamicQuantizeLinear -> lmnative.BlockRanges, QuantizeByRanges.
 Result<Graph> fuse_integer_linear(const Graph& graph, const PassOptions& options);
-// gather_rows(f(x), i) -> f(gather_rows(x, i)) for row-wise f: logits are computed for the rows
-// that are asked for.
+// gather_rows(f(x, y), i) -> f(gather_rows(x, i), gather_rows(y, i)) for row-wise f: logits, and
+// what follows the attention of the last layer, are computed for the rows that are asked for.
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions& options);
 // silu_mul(linear(x, gate), linear(x, up)) -> one interleaved Linear. Needs equal types and shapes
 // and no bias.

@@ -33,8 +33,8 @@ TEST(rows_are_chosen_before_the_norm_and_the_head) {
                         "%7 : f32[outputs, 100] = gather_rows(%6, rows)  # rows\n"
                         "output logits = %7\n"));
   EXPECT_EQ(after(hoist_gather, before),
-            std::string("%2 : f32[tokens, 8] = residual_add(x, x)  # sum\n"
-                        "%3 : f32[outputs, 8] = gather_rows(%2, rows)  # rows\n"
+            std::string("%2 : f32[outputs, 8] = gather_rows(x, rows)  # rows\n"
+                        "%3 : f32[outputs, 8] = residual_add(%2, %2)  # sum\n"
                         "%5 : f32[outputs, 8] = rms_norm(%3, norm) {eps=1e-05}  # norm\n"
                         "%7 : f32[outputs, 100] = linear(%5, head) {precise=1}  # head\n"
                         "output logits = %7\n"));
@@ -54,11 +54,50 @@ TEST(rows_are_chosen_after_what_others_read_whole) {
                         "output hidden = %3\n"));
 }
 
-TEST(rows_are_not_chosen_before_a_residual) {
+TEST(rows_of_a_residual_are_chosen_as_well) {
   Head h;
   const ValueId wide = h.b.input("wide", tensor(DType::kF32, {"tokens", 100}));
   const ValueId logits = h.b.node(Op::kLinear, {h.x, h.weight, kNone, wide}, {}, "head");
   h.b.output(h.b.gather_rows(logits, h.rows, "rows"), "logits");
+  EXPECT_EQ(after(hoist_gather, finish(h.b)),
+            std::string("%3 : f32[outputs, 8] = gather_rows(x, rows)  # rows\n"
+                        "%5 : f32[outputs, 100] = gather_rows(wide, rows)  # rows\n"
+                        "%6 : f32[outputs, 100] = linear(%3, head, -, %5)  # head\n"
+                        "output logits = %6\n"));
+}
+
+// What follows the attention of a last layer: both operands of its residual are whole, and what
+// they lead to is not.
+TEST(rows_are_chosen_before_a_whole_feed_forward_layer) {
+  Head h;
+  const ValueId mixed = h.b.input("mixed", tensor(DType::kF32, {"tokens", 8}));
+  const ValueId norm = h.b.rms_norm(h.x, h.norm_weight, 1e-5f, "attn_norm");
+  h.b.output(h.b.linear(norm, h.b.constant(piece("v", DType::kF32, {8, 8})), kNone, false, "v"),
+             "v");  // of all tokens
+  const ValueId sum = h.b.add(mixed, norm, "sum");
+  const ValueId gate =
+      h.b.linear(sum, h.b.constant(piece("gate", DType::kF32, {8, 8})), kNone, false, "gate");
+  const ValueId sums = h.b.add(h.b.silu_mul(gate, sum, "gated"), sum, "sums");
+  h.b.output(h.b.gather_rows(sums, h.rows, "rows"), "y");
+  EXPECT_EQ(after(hoist_gather, finish(h.b)),
+            std::string("%4 : f32[tokens, 8] = rms_norm(x, norm) {eps=1e-05}  # attn_norm\n"
+                        "%6 : f32[tokens, 8] = linear(%4, v)  # v\n"
+                        "%7 : f32[outputs, 8] = gather_rows(mixed, rows)  # rows\n"
+                        "%8 : f32[outputs, 8] = gather_rows(%4, rows)  # rows\n"
+                        "%9 : f32[outputs, 8] = residual_add(%7, %8)  # sum\n"
+                        "%11 : f32[outputs, 8] = linear(%9, gate)  # gate\n"
+                        "%12 : f32[outputs, 8] = silu_mul(%11, %9)  # gated\n"
+                        "%13 : f32[outputs, 8] = residual_add(%12, %9)  # sums\n"
+                        "output v = %6\n"
+                        "output y = %13\n"));
+}
+
+TEST(rows_that_two_choose_differently_are_computed_once) {
+  Head h;
+  const ValueId others = h.b.input("others", tensor(DType::kI32, {"outputs"}));
+  const ValueId norm = h.b.rms_norm(h.x, h.norm_weight, 1e-5f, "norm");
+  h.b.output(h.b.gather_rows(norm, h.rows, "rows"), "y");
+  h.b.output(h.b.gather_rows(norm, others, "other_rows"), "z");
   expect_unchanged(hoist_gather, finish(h.b));
 }
 
