@@ -9,6 +9,7 @@ namespace lmn::text {
 
 Result<StopMatcher> StopMatcher::create(std::span<const std::string_view> stops) {
   StopMatcher matcher;
+  size_t longest = 0;
   for (size_t index = 0; index < stops.size(); ++index) {
     const std::string_view stop = stops[index];
     if (stop.empty())
@@ -26,7 +27,9 @@ Result<StopMatcher> StopMatcher::create(std::span<const std::string_view> stops)
       pattern.fallback[i] = matched;
     }
     matcher.patterns_.push_back(std::move(pattern));
+    longest = std::max(longest, stop.size());
   }
+  if (longest > 0) matcher.buffer_.reserve(longest + kRoomyBytes);
   return matcher;
 }
 

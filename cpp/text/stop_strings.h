@@ -4,9 +4,11 @@
 // pieces, and holds back no more than the longest tail that could still become a stop string. The
 // stream ends at the first byte at which any stop string is complete; when several end there, the
 // longest counts. So the result depends on the text alone. Knows nothing of tokens. One stream, one
-// thread. Nothing is allocated once the buffer has grown to the largest piece.
+// thread. A push allocates nothing: the buffer has room for a piece of kRoomyBytes from the start,
+// and grows once for a longer one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +21,8 @@ namespace lmn::text {
 
 class StopMatcher {
  public:
+  static constexpr size_t kRoomyBytes = 512;
+
   struct Step {
     std::string_view text;  // safe to emit now; valid until the next call
     int32_t stop = -1;      // index of the stop string that was hit; `text` is what precedes it

@@ -11,7 +11,9 @@ namespace lmn::text {
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options)
     : tokenizer_(&tokenizer),
       options_(options),
-      strip_next_(options.strip_leading_space && tokenizer.add_space_prefix()) {}
+      strip_next_(options.strip_leading_space && tokenizer.add_space_prefix()) {
+  out_.reserve(kRoomyBytes);
+}
 
 Result<std::string_view> StreamDecoder::push(int32_t id) {
   if (!tokenizer_->valid_id(id)) {

@@ -2,10 +2,12 @@
 //
 // StreamDecoder: token ids in, text out as soon as it is complete. The pieces it returns, joined,
 // are exactly Tokenizer::decode of all ids with the same options; no piece ends inside a character.
-// One stream, one thread; the tokenizer may be shared. After the first pushes nothing is allocated:
-// the buffer is kept and reused.
+// One stream, one thread; the tokenizer may be shared. A push allocates nothing: the buffer, which
+// is kept and reused, has room for a token of kRoomyBytes from the start, and grows once for a
+// longer one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,6 +19,7 @@ namespace lmn::text {
 
 class StreamDecoder {
  public:
+  static constexpr size_t kRoomyBytes = 512;
   // `tokenizer` must outlive the decoder. A stream of generated ids that follow a prompt wants
   // strip_leading_space = false: the space of its first token is text.
   explicit StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {});

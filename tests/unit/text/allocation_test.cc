@@ -32,7 +32,7 @@ namespace {
 
 using namespace lmn::text;
 
-TEST(steady_streaming_allocates_nothing) {
+TEST(streaming_allocates_nothing) {
   const auto tokenizer = ModelVocabulary::open().tokenizer();
   StreamDecoder decoder(*tokenizer);
   auto stops = StopMatcher::create(std::vector<std::string_view>{"\nUser:", "the end of it all"});
@@ -45,10 +45,9 @@ TEST(steady_streaming_allocates_nothing) {
       emitted += stops->push(*piece).text.size();
     }
   };
-  push_all();  // the buffers grow to the longest token
-  EXPECT(emitted > 100000);
   const int64_t before = heap_allocations.load();
   push_all();
+  EXPECT(emitted > 100000);
   EXPECT_EQ(heap_allocations.load() - before, 0);
   EXPECT(before > 0);
 }
