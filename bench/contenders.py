@@ -41,7 +41,7 @@ class Session:
         context: int,
         sequences: int = 1,
         keep_prompts: bool = False,
-        activation_bits: int = 16,
+        activation_bits: int = 8,
     ):
         # Unless prompts are held, the same one comes again and again and is to be computed each time.
         self.llm = lmnative.LLM(
@@ -123,27 +123,30 @@ class Cost:
 
     def __init__(self, model: lmnative.Model):
         self.bytes = 0  # of weights that a step reads
-        self._matrices: list[tuple[int, bool, bool]] = []  # multiply-adds a token, of floats?, the output layer?
+        self._matrices: list[tuple[int, bool, bool, bool]] = []  # multiply-adds a row, of floats?, precise?, sampled?
         names = {t.name for t in model.tensors}
+        info = model.info
         for tensor in model.tensors:
             if len(tensor.shape) < 2 or (tensor.name == "token_embd.weight" and "output.weight" in names):
                 continue
             products = int(np.prod(tensor.shape))
             self.bytes += tensor.bytes
-            self._matrices.append((products, tensor.type in FLOAT_TYPES, not tensor.name.startswith("blk.")))
-        self.macs = sum(products for products, _, _ in self._matrices)  # multiply-adds a token that is sampled
-        self.macs_without_logits = sum(products for products, _, is_output in self._matrices if not is_output)
-        info = model.info
+            in_last = not tensor.name.startswith("blk.") or tensor.name.startswith(f"blk.{info.layer_count - 1}.")
+            reads_norm = tensor.name.split(".")[-2] in ("attn_q", "attn_k", "attn_v")
+            is_float = tensor.type in FLOAT_TYPES
+            self._matrices.append((products, is_float, in_last or reads_norm, in_last and not reads_norm))
+        self.macs = sum(m[0] for m in self._matrices)  # multiply-adds a token that is sampled
+        self.macs_without_logits = sum(m[0] for m in self._matrices if not m[3])
         self.kv_bytes = info.layer_count * info.head_count_kv * info.head_dim * 2 * KV_BYTES  # a token of context
 
-    def float_macs(self, activation_bits: int = 16, logits: bool = True) -> float:
+    def float_macs(self, activation_bits: int = 8, logits: bool = True) -> float:
         """Multiply-adds of floats that take as long as those of a token. One vector instruction does twice as many of
-        16-bit integers (madd_epi16, dpwssd) and four times as many of bytes (maddubs, dpbusd); the output layer, which
-        a token without `logits` skips, is always of 16 bits."""
+        16-bit integers (madd_epi16, dpwssd) and four times as many of bytes (maddubs, dpbusd). q, k, v, the last layer
+        and the output layer are always of 16 bits; a token without `logits` skips what follows the last attention."""
         total = 0.0
-        for products, is_float, is_output in self._matrices:
-            if logits or not is_output:
-                total += products / (1 if is_float else 4 if activation_bits == 8 and not is_output else 2)
+        for products, is_float, is_precise, is_sampled in self._matrices:
+            if logits or not is_sampled:
+                total += products / (1 if is_float else 4 if activation_bits == 8 and not is_precise else 2)
         return total
 
 

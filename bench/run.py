@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         "--only",
         action="append",
         metavar="GLOB",
-        help="only results of such names, the unusual included; prefill.512.*.a8 are those with activation_bits=8, "
+        help="only results of such names, the unusual included; prefill.512.*.a16 are those with activation_bits=16, "
         "of quantised weights",
     )
     parser.add_argument("--threads", type=int, default=0, help="threads of every contender (default: usable CPUs)")

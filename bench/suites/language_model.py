@@ -3,15 +3,15 @@
 
     decode.b1.LABEL         one sequence after a prompt of 32 tokens
     prefill.512.LABEL       a prompt of 512 tokens to the first token
-    prefill.512.LABEL.a8    the same of quantised weights with activation_bits=8, which is how llama.cpp computes
+    prefill.512.LABEL.a16   the same of quantised weights with activation_bits=16
     decode.bN.LABEL         N sequences of 32 tokens and more, tokens of all together
-    decode.b32.LABEL.a8     the same with activation_bits=8
+    decode.b32.LABEL.a16    the same with activation_bits=16
     decode.ctxN.LABEL       one sequence whose context ends at N tokens
 
 LABEL is of models/catalogue.py. Floors: a decode step reads every weight once, and the cache of its sequences, so
 bytes over bandwidth; products are done at the float rate of the probe with weights that are floats, at twice that with
-16-bit integers, at four times with bytes (.a8): the limit of a prefill, and of a step of many sequences where it is the
-lower one.
+16-bit integers (.a16), at four times with bytes: the limit of a prefill, and of a step of many sequences where it is
+the lower one.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def names(context: harness.Context, suite: str) -> Iterator[tuple[str, str, int,
     usual = {"decode": small + large, "prefill": small}.get(suite, small[:1])
     for label in small + large:
         is_float = label.rpartition(".")[2] in contenders.FLOAT_TYPES
-        for n, bits in itertools.product(sizes, (16,) if is_float else (16, 8)):
-            if bits == 8 and suite != "prefill" and (suite, n) != ("batch", max(BATCHES)):
+        for n, bits in itertools.product(sizes, (8,) if is_float else (8, 16)):
+            if bits == 16 and suite != "prefill" and (suite, n) != ("batch", max(BATCHES)):
                 continue
             name = {
                 "decode": f"decode.b1.{label}",
                 "prefill": f"prefill.{n}.{label}",
                 "batch": f"decode.b{n}.{label}",
                 "long": f"decode.ctx{n}.{label}",
-            }[suite] + (".a8" if bits == 8 else "")
+            }[suite] + (".a16" if bits == 16 else "")
             if not context.is_wanted(name, label in usual):
                 continue
             if context.quick and not context.args.only and (label in NOT_QUICK or (suite == "long" and n > 4096)):
@@ -79,7 +79,7 @@ class Match:
     """One model, opened by everybody who runs it in this suite."""
 
     def __init__(
-        self, context: harness.Context, suite: str, label: str, tokens: int, sequences: int, activation_bits: int = 16
+        self, context: harness.Context, suite: str, label: str, tokens: int, sequences: int, activation_bits: int = 8
     ):
         path = context.model if context.model_given else context.catalogue.path(label)
         model = lmnative.Model(path)

@@ -20,8 +20,8 @@ struct BuildOptions {
   int32_t context_tokens = 0;        // 0: the model's
   int32_t max_sequences = 0;         // 0: kDefaultSequences
   int32_t prefill_chunk_tokens = 0;  // 0: kDefaultPrefillChunk
-  bool precise =
-      true;  // every product takes 16-bit activations; false: 8-bit ones where that gains
+  // Every product takes 16-bit activations; false: those that the model asks it for.
+  bool precise = false;
   engine::EngineOptions engine;  // all other fields of it, as given; 0: its defaults
 };
 

@@ -17,7 +17,7 @@
 // instruction set gets the same ones.
 //
 // Why two formats: on SmolLM2-135M (Q4_1), int8 activations everywhere move the logits by up to
-// 0.13 RMS, most of it by way of q, k, v and the output head; 16-bit ones by 0.001. Twice the
+// 0.13 RMS, most of it by way of q, k, v and the output head; 16-bit ones by 0.002. Twice the
 // integer work is free where memory is the limit. Why int16 and not two int8 planes: a multiply of
 // 16-bit pairs (vpmaddwd, vpdpwssd, smlal) does as many products per cycle as two byte products,
 // needs no second accumulator, and takes 8-bit signed weights at twice the speed of bytes.

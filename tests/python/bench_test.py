@@ -190,8 +190,8 @@ def test_every_suite_reports_what_its_names_say(context, model_path, tmp_path, m
     context.model = str(path)
     for suite in ("decode", "prefill", "batch", "long"):
         language_model.run(context, suite)
-    names = ["decode.b1.q4_k_m", "prefill.512.q4_k_m", "prefill.512.q4_k_m.a8", "decode.b2.q4_k_m"]
-    names += ["decode.b3.q4_k_m", "decode.b3.q4_k_m.a8", "decode.ctx256.q4_k_m", "decode.ctx500.q4_k_m"]
+    names = ["decode.b1.q4_k_m", "prefill.512.q4_k_m", "prefill.512.q4_k_m.a16", "decode.b2.q4_k_m"]
+    names += ["decode.b3.q4_k_m", "decode.b3.q4_k_m.a16", "decode.ctx256.q4_k_m", "decode.ctx500.q4_k_m"]
     weights = sum(t.bytes for t in synthetic.tensors(TINY, "q4_k_m") if t.rows)
     macs = sum(t.rows * t.columns for t in synthetic.tensors(TINY, "q4_k_m"))
     by_name = {r["name"]: r for r in context.results}
@@ -199,9 +199,12 @@ def test_every_suite_reports_what_its_names_say(context, model_path, tmp_path, m
     assert single["bytes_per_token"] == weights
     assert single["floor"] == pytest.approx(30e9 / weights)
     assert single["gop_s"] == pytest.approx(2 * macs * single["value"] / 1e9, abs=0.06)
-    floats = sum(t.rows * t.columns for t in synthetic.tensors(TINY, "q4_k_m") if t.rows and t.name.startswith("blk."))
-    for name, rate in (("prefill.512.q4_k_m", 2), ("prefill.512.q4_k_m.a8", 4)):
-        assert by_name[name]["floor"] == pytest.approx(rate * 100e9 / floats)
+    blocks = [t for t in synthetic.tensors(TINY, "q4_k_m") if t.rows and t.name.startswith("blk.")]
+    qkv = sum(t.rows * t.columns for t in blocks if t.name.split(".")[2] in ("attn_q", "attn_k", "attn_v"))
+    last = f"blk.{TINY.layers - 1}."  # computed for the sampled token alone, but for q, k and v
+    others = sum(t.rows * t.columns for t in blocks if not t.name.startswith(last)) - qkv * (TINY.layers - 1) // TINY.layers
+    for name, rate in (("prefill.512.q4_k_m", 4), ("prefill.512.q4_k_m.a16", 2)):
+        assert by_name[name]["floor"] == pytest.approx(100e9 / (others / rate + qkv / 2))
     kv = TINY.layers * TINY.kv_heads * TINY.head_dim * 2 * 2  # keys and values, two bytes each
     assert by_name["decode.b2.q4_k_m"]["bytes_per_token"] == weights / 2 + kv * (32 + 8)
     assert by_name["decode.ctx500.q4_k_m"]["bytes_per_token"] == weights + kv * (500 - 16)
@@ -210,7 +213,7 @@ def test_every_suite_reports_what_its_names_say(context, model_path, tmp_path, m
 def of_model(monkeypatch, context, kinds: dict[str, str]) -> contenders.Cost:
     """The cost of a model of 32 x 64 matrices, by name, which `context` measures."""
     made = [SimpleNamespace(name=f"{n}.weight", type=t, shape=(32, 64), bytes=2048) for n, t in kinds.items()]
-    info = SimpleNamespace(layer_count=1, head_count_kv=1, head_dim=1)
+    info = SimpleNamespace(layer_count=2, head_count_kv=1, head_dim=1)
     model = SimpleNamespace(tensors=made, metadata={}, info=info)
     monkeypatch.setattr(lmnative, "Model", lambda path: model)
     context.model = "made.gguf"
@@ -219,19 +222,21 @@ def of_model(monkeypatch, context, kinds: dict[str, str]) -> contenders.Cost:
 
 def test_integer_products_are_counted_at_their_rate(monkeypatch, context):
     one = 32 * 64
-    cost = of_model(monkeypatch, context, {"token_embd": "q8_0", "blk.0.attn_q": "q4_1", "blk.0.ffn_up": "f16"})
-    assert (cost.macs, cost.macs_without_logits) == (3 * one, 2 * one)
-    assert cost.float_macs() == one / 2 + one / 2 + one
-    assert cost.float_macs(8) == one / 2 + one / 4 + one  # the output layer keeps 16 bits
-    assert cost.float_macs(16, logits=False) == one / 2 + one
-    assert cost.float_macs(8, logits=False) == one / 4 + one
+    kinds = {"token_embd": "q8_0", "blk.0.attn_q": "q4_1", "blk.0.ffn_up": "f16", "blk.0.ffn_down": "q4_1"}
+    cost = of_model(monkeypatch, context, kinds | {"blk.1.attn_k": "q4_0", "blk.1.ffn_down": "q4_1"})
+    assert (cost.macs, cost.macs_without_logits) == (6 * one, 4 * one)
+    assert cost.float_macs(16) == 5 * one / 2 + one
+    # q, k, v, the last layer and the output layer keep 16 bits.
+    assert cost.float_macs() == cost.float_macs(8) == one / 4 + 4 * one / 2 + one
+    assert cost.float_macs(16, logits=False) == 3 * one / 2 + one
+    assert cost.float_macs(8, logits=False) == one / 4 + 2 * one / 2 + one
 
 
 @pytest.mark.parametrize("kind, is_float", [("q4_1", False), ("f16", True), ("bf16", True), ("f32", True)])
-def test_inputs_of_8_bits_are_measured_with_quantised_weights(monkeypatch, context, kind, is_float):
+def test_inputs_of_16_bits_are_measured_with_quantised_weights(monkeypatch, context, kind, is_float):
     of_model(monkeypatch, context, {"blk.0.attn_q": kind})
     names = [name for name, _, _, _ in language_model.names(context, "prefill")]
-    assert names == [f"prefill.512.{kind}"] + ([] if is_float else [f"prefill.512.{kind}.a8"])
+    assert names == [f"prefill.512.{kind}"] + ([] if is_float else [f"prefill.512.{kind}.a16"])
 
 
 class Peer:

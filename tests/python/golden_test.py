@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model's numbers against a float32 reference over the dequantised weights, through the public API."""
+"""The model's numbers against a float32 reference over the dequantised weights, through the public API: as it is by
+default, and with inputs of 16 bits, which is nearly exact."""
 
 from __future__ import annotations
 
 import math
 
+import lmnative
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ TOP_RMS = 0.12  # of the top-20 logits without their common offset; llama.cpp de
 TOP_MAX = 0.35
 MARGIN = 0.35  # between the reference's two likeliest tokens: below it, either is right
 PERPLEXITY = 0.005  # relative
+PRECISE_RMS, PRECISE_MAX, PRECISE_PERPLEXITY = 0.003, 0.01, 2e-4  # the same with activation_bits=16
 PROMPTS = range(10)
 
 
@@ -25,16 +28,34 @@ def test_every_prompt_is_tested(golden):
     assert len(golden["prompts"]) == len(PROMPTS)
 
 
-@pytest.mark.parametrize("index", PROMPTS)
-def test_top_logits(llm, golden, note, index):
-    prompt = golden["prompts"][index]
+@pytest.fixture(scope="module")
+def precise_llm(model_path):
+    with lmnative.LLM(model_path, threads=2, context_tokens=2048, activation_bits=16) as llm:
+        yield llm
+
+
+def top_deviation(llm, prompt) -> tuple[float, float]:
+    """Of the top-20 logits without their common offset: root mean square, and the largest."""
     logits = np.from_dlpack(llm.score(prompt["ids"]))[-1]
     difference = logits[prompt["top20_ids"]] - np.array(prompt["top20_logits"])
     difference -= difference.mean()
-    rms = float(np.sqrt((difference**2).mean()))
-    note(f"top-20 logits of prompt {index}: RMS {rms:.4f}, at most {np.abs(difference).max():.4f}")
+    return float(np.sqrt((difference**2).mean())), float(np.abs(difference).max())
+
+
+def perplexity_of(llm, ids) -> float:
+    logprobs = log_softmax(np.from_dlpack(llm.score(ids)))
+    return math.exp(-logprobs[np.arange(len(ids) - 1), ids[1:]].mean())
+
+
+@pytest.mark.parametrize("index", PROMPTS)
+def test_top_logits(llm, precise_llm, golden, note, index):
+    prompt = golden["prompts"][index]
+    (rms, largest), (precise_rms, precise_largest) = (top_deviation(one, prompt) for one in (llm, precise_llm))
+    note(f"top-20 logits of prompt {index}: RMS {rms:.4f}, at most {largest:.4f}; 16 bits: RMS {precise_rms:.4f}")
     assert rms <= TOP_RMS
-    assert np.abs(difference).max() <= TOP_MAX
+    assert largest <= TOP_MAX
+    assert precise_rms <= PRECISE_RMS
+    assert precise_largest <= PRECISE_MAX
 
 
 @pytest.mark.parametrize("index", PROMPTS)
@@ -71,10 +92,10 @@ def test_prompt_likelihood(llm, golden):
     assert ours == pytest.approx(reference, rel=0.01)
 
 
-def test_perplexity(llm, golden, note):
+def test_perplexity(llm, precise_llm, golden, note):
     document = golden["document"]
     ids = np.array(document["first_1024_ids"])
-    logprobs = log_softmax(np.from_dlpack(llm.score(ids)))
-    perplexity = math.exp(-logprobs[np.arange(len(ids) - 1), ids[1:]].mean())
-    note(f"perplexity {perplexity:.4f}, of the reference {document['perplexity']:.4f}")
+    perplexity, precise = perplexity_of(llm, ids), perplexity_of(precise_llm, ids)
+    note(f"perplexity {perplexity:.4f}; 16 bits: {precise:.4f}; of the reference {document['perplexity']:.4f}")
     assert perplexity == pytest.approx(document["perplexity"], rel=PERPLEXITY)
+    assert precise == pytest.approx(document["perplexity"], rel=PRECISE_PERPLEXITY)

@@ -73,7 +73,9 @@ TEST(llama_config_and_graph) {
                         "input kv.1 : kv[2, 16]\n"));
   EXPECT_EQ(count(text, "style=interleaved"), 4);
   EXPECT_EQ(count(text, "scale=0.25"), 2);  // 1 / sqrt(16)
-  EXPECT_EQ(count(text, "precise=1"), 1);   // the head: of the others an engine's options decide
+  // The head, and q, k and v of the first layer and all seven of the last: of the others an
+  // engine's options decide.
+  EXPECT_EQ(count(text, "precise=1"), 1 + 3 + 7);
   EXPECT(text.find(": f32[outputs, 48] = gather_rows(") != std::string::npos);
   EXPECT_EQ(model.graph.outputs.size(), size_t{1});
   EXPECT_EQ(model.graph.outputs[0].name, std::string("logits"));
