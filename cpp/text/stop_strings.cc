@@ -9,7 +9,6 @@ namespace lmn::text {
 
 Result<StopMatcher> StopMatcher::create(std::span<const std::string_view> stops) {
   StopMatcher matcher;
-  size_t longest = 0;
   for (size_t index = 0; index < stops.size(); ++index) {
     const std::string_view stop = stops[index];
     if (stop.empty())
@@ -27,15 +26,14 @@ Result<StopMatcher> StopMatcher::create(std::span<const std::string_view> stops)
       pattern.fallback[i] = matched;
     }
     matcher.patterns_.push_back(std::move(pattern));
-    longest = std::max(longest, stop.size());
   }
-  if (longest > 0) matcher.buffer_.reserve(longest + kRoomyBytes);
   return matcher;
 }
 
 StopMatcher::Step StopMatcher::push(std::string_view piece) {
   if (stopped_ >= 0) return {"", stopped_};
   if (patterns_.empty()) return {piece, -1};
+  buffer_.reserve(kRoomyBytes);  // copies of a matcher have no room yet
   buffer_.erase(0, buffer_.size() - held_);
   const size_t scanned = buffer_.size();
   buffer_.append(piece);

@@ -4,8 +4,8 @@
 // pieces, and holds back no more than the longest tail that could still become a stop string. The
 // stream ends at the first byte at which any stop string is complete; when several end there, the
 // longest counts. So the result depends on the text alone. Knows nothing of tokens. One stream, one
-// thread. A push allocates nothing: the buffer has room for a piece of kRoomyBytes from the start,
-// and grows once for a longer one.
+// thread. The first push makes room for kRoomyBytes; after it nothing is allocated unless what is
+// held back and a piece are longer together.
 #pragma once
 
 #include <cstddef>
