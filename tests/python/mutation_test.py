@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import lmnative
+import numpy as np
 import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -24,9 +26,11 @@ def only(fields, number):
     return found
 
 
-def test_a_few_mutations_of_every_model():
-    script = TESTS / "stress" / "mutate_onnx.py"
-    done = subprocess.run([sys.executable, script, "-n", "40", "--seed", "2"], capture_output=True, text=True)
+def test_a_few_mutations_of_small_models(tmp_path):
+    command = [sys.executable, TESTS / "stress" / "mutate_onnx.py", "-n", "40", "--seed", "2", "--models-dir", tmp_path]
+    for name in ("relu_linear", "lstm", "silero_vad", "magika"):
+        command += ["--only", name]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(sum(json.loads(line)["outcomes"].values()) == 40 for line in done.stdout.splitlines())
 
@@ -40,3 +44,19 @@ def test_an_output_without_a_name():
     only(only(only(model, GRAPH).value, OUTPUT).value, NAME).value = b""
     with pytest.raises(lmnative.CorruptError, match="left out"):
         lmnative.Session(mutate_onnx.write(model))
+
+
+def test_weights_in_a_file_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(mutate_onnx, "LARGE_TENSOR", 8)
+    with (tmp_path / mutate_onnx.WEIGHTS).open("wb") as file:
+        model = mutate_onnx.without_large_weights(mutate_onnx.parse(MODEL, "model"), file)
+    feeds = {"A": np.array([[1, -2, 3, 0.5]], np.float32)}
+    (want,) = lmnative.Session(MODEL).run(None, feeds)
+    session = lmnative.Session(mutate_onnx.write(model), base_folder=tmp_path)
+    assert np.array_equal(session.run(None, feeds)[0], want)
+
+    tensors = [s[i].value for s, i in mutate_onnx.walk(model) if mutate_onnx.is_external(s[i])]
+    assert len(tensors) == 2
+    for tensor in tensors:
+        mutate_onnx.change_weights(tensor, tmp_path, random.Random(1))
+    assert not np.array_equal(lmnative.Session(mutate_onnx.write(model)).run(None, feeds)[0], want)
