@@ -6,12 +6,7 @@
 namespace lmn::cpu {
 namespace {
 
-// alpha (e^x - 1) of x <= 0; near 0 by the series, where e^x - 1 would lose what it has.
-float exp_minus_one(float x) {
-  const float series =
-      x + x * x * (0.5f + x * (0.16666667f + x * (0.041666667f + x * 0.0083333333f)));
-  return vector_math::select(x > -0.25f, series, vector_math::exp(x) - 1.0f);
-}
+float exp_minus_one(float x) { return vector_math::exp_minus_one(x); }
 double exp_minus_one(double x) { return std::expm1(x); }
 
 template <typename T>
@@ -23,16 +18,7 @@ T negative(T x) {
   return x > T(0) ? T(0) : x;
 }
 
-// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
-float softplus(float x) {
-  const float y = vector_math::exp(-std::abs(x));
-  // log(1 + y) from u = 1 + y as rounded: the quotient corrects for what rounding took.
-  const float u = 1.0f + y;
-  const float denominator = u - 1.0f;
-  const float rest =
-      vector_math::select(denominator == 0.0f, y, vector_math::log(u) * (y / denominator));
-  return positive(x) + rest;
-}
+float softplus(float x) { return vector_math::softplus(x); }
 double softplus(double x) { return positive(x) + std::log1p(std::exp(-std::abs(x))); }
 
 template <typename T>

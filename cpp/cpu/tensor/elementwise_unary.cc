@@ -46,12 +46,9 @@ Status bind_number_unary(const Binding& b, F f) {
 // Rounding to whole numbers without a call, so that loops become vectors.
 float round_even(float x) { return vector_math::round_even(x); }
 double round_even(double x) { return std::nearbyint(x); }
-float round_down(float x) {
-  const float nearest = round_even(x);
-  return vector_math::with_sign_of(nearest > x ? nearest - 1.0f : nearest, x);
-}
+float round_down(float x) { return vector_math::round_down(x); }
 double round_down(double x) { return std::floor(x); }
-float round_up(float x) { return -round_down(-x); }
+float round_up(float x) { return vector_math::round_up(x); }
 double round_up(double x) { return std::ceil(x); }
 
 }  // namespace

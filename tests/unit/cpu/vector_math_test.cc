@@ -4,6 +4,7 @@
 // patterns from end to end of the range, and what infinities, zeros and NaN give.
 #include "cpu/tensor/vector_math.h"
 
+#include <bit>
 #include <limits>
 
 #include "testing.h"
