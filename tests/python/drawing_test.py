@@ -63,6 +63,15 @@ def test_a_small_graph():
     assert groups.count("product") == 1 and groups.count("shape") == 1 and groups.count("elementwise") == 2
 
 
+def test_a_chain_of_elements_names_its_operators():
+    g = lmnative.Graph()
+    a = g.input("A", "float32", ("rows", 4))
+    g.output("C", g.tanh(a * 0.5 + 1.0))
+    root, found = check(draw(g.session(threads=1).graph()), 3, 2)
+    assert any("Mul, Add, Tanh" in lines for *_, lines in found)
+    assert any("steps=[Mul x0 x1, Add t0 x2, Tanh t1]" in title.text for title in root.iter(f"{SVG}title"))
+
+
 def test_classes_of_operators():
     assert class_of("MatMul") == class_of("lmnative.Linear") == class_of("com.microsoft.Attention") == "product"
     assert class_of("ReduceMean") == class_of("Softmax") == "norm"

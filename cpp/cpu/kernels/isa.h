@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "ops/elementwise_chain.h"
 #include "ops/op_args.h"
 #include "ops/worker.h"
 
@@ -136,6 +137,17 @@ struct ScoresTask {
   float* inverse_sums;  // [rows]: of what a row became
 };
 
+// y = op(a, b) of a block, with strides of 1, or of 0 where one value repeats. y may be a or b, or
+// lies apart from them.
+struct ChainTask {
+  ops::ChainOp op;
+  const float* numbers;  // [2]
+  const float *a, *b;    // b is not read by operators of one operand
+  int64_t a_stride, b_stride;
+  float* y;
+  int64_t count;
+};
+
 // Loops over float32.
 struct FloatKernels {
   void (*activate)(FloatActivation activation, const float* x, float* y, int64_t count) = nullptr;
@@ -148,6 +160,8 @@ struct FloatKernels {
   // the last are 0.
   void (*pack_columns)(const float* w, int64_t inner, int64_t columns, int64_t stride,
                        std::byte* panels) = nullptr;
+  // The same bits from every instruction set.
+  void (*chain_step)(const ChainTask&) = nullptr;
 };
 
 // A set on top of another (tile_kernels-inl.h) has the same lanes, its own `linear`, and null for

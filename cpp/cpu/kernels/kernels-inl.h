@@ -17,6 +17,7 @@
 #include "cpu/kernels/isa.h"
 #include "cpu/kernels/kernel_macros.h"
 #include "cpu/panel_layout.h"
+#include "cpu/tensor/vector_loop.h"
 
 namespace lmn::cpu::LMN_ISA {
 namespace {
@@ -29,6 +30,7 @@ namespace {
 #include "cpu/kernels/elementwise-inl.h"
 #include "cpu/kernels/norm-inl.h"
 #include "cpu/kernels/floats-inl.h"
+#include "cpu/kernels/chain-inl.h"
 #include "cpu/kernels/rope-inl.h"
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/linear_int-inl.h"
@@ -80,7 +82,8 @@ extern const IsaKernels kKernels = {
                .layer_norm = layer_norm,
                .scores = scores,
                .scale_rows = scale_rows,
-               .pack_columns = pack_columns},
+               .pack_columns = pack_columns,
+               .chain_step = chain::run_step},
 };
 
 }  // namespace lmn::cpu::LMN_ISA

@@ -175,6 +175,9 @@ void power_row(const float* x, int64_t stride_x, const float* y, int64_t stride_
   } else if (stride_y == 0 && stride_x == 1 && exponent == 3.0f) {
     LMN_VECTOR_LOOP
     for (int64_t i = 0; i < count; ++i) out[i] = x[i] * x[i] * x[i];
+  } else if (stride_y == 0 && (exponent == 2.0f || exponent == 3.0f)) {
+    const float square = *x * *x;
+    std::fill_n(out, count, exponent == 2.0f ? square : square * *x);
   } else {
     combine_values(FloatPower{}, x, stride_x, y, stride_y, out, count);
   }

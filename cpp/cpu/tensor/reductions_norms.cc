@@ -59,11 +59,9 @@ void scale_chunk(const C* x, C mean, C inverse, const C* scale, int64_t scale_st
   }
 }
 
-// LayerNormalization, and RMSNormalization, which does not subtract the mean. Scale and bias
-// broadcast to the input.
-// LayerNormalization of float32 by the instruction set's kernel, where scale and bias are of a row
-// and nobody asks for moments.
-bool bind_float_rows(const Binding& b, int64_t rows, int64_t columns) {
+// Rows of float32 by the instruction set's kernels, where scale and bias are of a row and nobody
+// asks for moments.
+bool bind_float_rows(const Binding& b, int64_t rows, int64_t columns, bool centered) {
   const auto is_row = [&](int i) {
     return b.node.dtype(i) == DType::kF32 && b.node.shape(i).elements() == columns;
   };
@@ -72,11 +70,18 @@ bool bind_float_rows(const Binding& b, int64_t rows, int64_t columns) {
       (has_bias && !is_row(2)) || b.node.outputs() > 1 || columns == 0)
     return false;
   const float epsilon = b.node.number("epsilon", 1e-5f);
-  const auto layer_norm = b.isa.floats.layer_norm;
   b.kernel.splits = true;
   b.kernel.in_place = 0;
   b.kernel.cost = static_cast<double>(rows * columns) / 4;
-  b.kernel.set([=](const Operands& io, const Worker& worker) {
+  if (!centered) {
+    b.kernel.set([=, rms_norm = b.isa.rms_norm](const Operands& io, const Worker& worker) {
+      const ops::RmsNormArgs args{
+          rows, io.input<float>(0), io.input<float>(1), io.output<float>(0), columns, epsilon};
+      rms_norm(&args, worker);
+    });
+    return true;
+  }
+  b.kernel.set([=, layer_norm = b.isa.floats.layer_norm](const Operands& io, const Worker& worker) {
     const auto [begin, end] = ops::share_of(rows, worker);
     layer_norm({io.input<float>(0) + begin * columns, io.input<float>(1),
                 has_bias ? io.input<float>(2) : nullptr, epsilon,
@@ -85,13 +90,15 @@ bool bind_float_rows(const Binding& b, int64_t rows, int64_t columns) {
   return true;
 }
 
+// LayerNormalization, and RMSNormalization, which does not subtract the mean. Scale and bias
+// broadcast to the input.
 Status bind_row_norm(const Binding& b, bool centered) {
   const Shape& x_shape = b.node.shape(0);
   int64_t axis;
   LMN_RETURN_IF_ERROR(b.node.normalize_axis(b.node.integer("axis", -1), x_shape.rank, &axis));
   int64_t rows = 1, columns = 1;
   for (int i = 0; i < x_shape.rank; ++i) (i < axis ? rows : columns) *= x_shape[i];
-  if (centered && bind_float_rows(b, rows, columns)) return {};
+  if (bind_float_rows(b, rows, columns, centered)) return {};
   const Shape scalar;
   const bool has_bias = b.node.has(2);
   const auto walk =

@@ -31,15 +31,7 @@ class AttentionFuser {
       std::optional<AttentionMatch> match = find(static_cast<NodeId>(n));
       if (match) at[static_cast<size_t>(match->last)] = std::move(match);
     }
-    Rewriter rewriter(graph_);
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (at[n]) {
-        LMN_RETURN_IF_ERROR(write(*at[n], graph_.nodes[n], &rewriter));
-      } else {
-        LMN_RETURN_IF_ERROR(rewriter.copy(graph_.nodes[n]));
-      }
-    }
-    return rewriter.finish();  // what the match leaves behind is dead
+    return with_matches(graph_, at, write);
   }
 
  private:

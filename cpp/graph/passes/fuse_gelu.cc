@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exact Gelu as exporters of older operator sets write it: x * 0.5 * (1 + erf(x / sqrt(2))),
-// the factors in any order.
+// Gelu as exporters of older operator sets write it, the factors in any order: the exact one,
+// x * 0.5 * (1 + erf(x / sqrt(2))), and the one with tanh,
+// x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
 #include <cmath>
 
 #include "graph/passes/matching.h"
@@ -23,10 +24,14 @@ class GeluFuser {
     const ops::TensorOp* gelu = ops::find_tensor_op("Gelu");
     if (gelu == nullptr) return graph_;
     std::vector<ValueId> argument(graph_.nodes.size(), kNone);  // by the last node
+    std::vector<bool> by_tanh(graph_.nodes.size(), false);
     for (const Node& node : graph_.nodes) {
-      if (!is_op(&node, "Erf")) continue;
-      const auto [last, x] = match(node);
-      if (last != nullptr) argument[static_cast<size_t>(last - graph_.nodes.data())] = x;
+      const bool is_tanh = is_op(&node, "Tanh");
+      if (!is_tanh && !is_op(&node, "Erf")) continue;
+      const auto [last, x] = is_tanh ? match_tanh(node) : match(node);
+      if (last == nullptr || !same_type(x, last->outputs[0])) continue;
+      argument[static_cast<size_t>(last - graph_.nodes.data())] = x;
+      by_tanh[static_cast<size_t>(last - graph_.nodes.data())] = is_tanh;
     }
     Rewriter rewriter(graph_);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -35,8 +40,10 @@ class GeluFuser {
         LMN_RETURN_IF_ERROR(rewriter.copy(node));
         continue;
       }
-      LMN_ASSIGN_OR_RETURN(const ValueId y,
-                           rewriter.add(op_of(*gelu), {rewriter.map(argument[n])}, {}, node.name));
+      Attributes attributes;
+      if (by_tanh[n]) attributes.set("approximate", std::string("tanh"));
+      LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter.add(op_of(*gelu), {rewriter.map(argument[n])},
+                                                         attributes, node.name));
       rewriter.replace(node.outputs[0], y);
     }
     return rewriter.finish();
@@ -54,6 +61,11 @@ class GeluFuser {
         return node->inputs[1 - i];
     }
     return kNone;
+  }
+  // Constants of more dimensions than x would have changed its rank.
+  bool same_type(ValueId x, ValueId y) const {
+    const ValueType &from = graph_.value(x).type, &to = graph_.value(y).type;
+    return from.dtype == to.dtype && from.ranked && to.ranked && from.dims.size() == to.dims.size();
   }
   // The only reader of a node's output; null: there are others.
   const Node* reader(const Node& node) const {
@@ -84,6 +96,80 @@ class GeluFuser {
       if (factor == x) return {half, x};
     }
     return none;
+  }
+
+  // A product of numbers and of other values, which are factors as often as they are listed.
+  struct Factors {
+    double number = 1;
+    std::vector<ValueId> values;
+
+    bool is(double wanted, std::initializer_list<ValueId> others) const {
+      return std::abs(number - wanted) <= 1e-6 * wanted &&
+             std::equal(values.begin(), values.end(), others.begin(), others.end());
+    }
+  };
+  // What is multiplied to `id`, through what nobody else reads.
+  void add_factors(ValueId id, Factors* factors) const {
+    if (const std::optional<double> number = number_of(graph_, id); number) {
+      factors->number *= *number;
+      return;
+    }
+    const Node* node = uses_.only_one(id) ? graph_.producer(id) : nullptr;
+    const bool is_product = is_op(node, "Mul") && node->inputs[0] != node->inputs[1];
+    const auto power = [&](double wanted) {
+      return is_op(node, "Pow") && is_number(graph_, node->inputs[1], wanted);
+    };
+    if (is_product) {
+      add_factors(node->inputs[0], factors);
+      add_factors(node->inputs[1], factors);
+    } else if (is_op(node, "Mul") || power(2) || power(3)) {
+      factors->values.insert(factors->values.end(), power(3) ? size_t{3} : size_t{2},
+                             node->inputs[0]);
+    } else {
+      factors->values.push_back(id);
+    }
+  }
+  Factors factors_of(ValueId id) const {
+    Factors factors;
+    add_factors(id, &factors);
+    return factors;
+  }
+
+  // x of tanh(sqrt(2 / pi) * (x + 0.044715 x^3)), where x may be before the sum.
+  ValueId cubic_argument(ValueId id) const {
+    const Factors outer = factors_of(id);
+    for (size_t i = 0; i < outer.values.size() && outer.values.size() <= 2; ++i) {
+      const Node* sum = graph_.producer(outer.values[i]);
+      if (!is_op(sum, "Add")) continue;
+      for (size_t side : {0, 1}) {
+        const ValueId first = sum->inputs[side];
+        const Factors rest = factors_of(sum->inputs[1 - side]);
+        constexpr double kRoot = 0.79788456080286536, kCubic = 0.044715;
+        if (outer.is(kRoot, {sum->outputs[0]}) && rest.is(kCubic, {first, first, first}))
+          return first;
+        if (outer.values.size() < 2 || !is_number(graph_, first, 1)) continue;
+        const ValueId x = outer.values[1 - i];
+        const bool in_order = outer.is(kRoot, {sum->outputs[0], x});
+        if ((in_order || outer.is(kRoot, {x, sum->outputs[0]})) && rest.is(kCubic, {x, x}))
+          return x;
+      }
+    }
+    return kNone;
+  }
+
+  std::pair<const Node*, ValueId> match_tanh(const Node& tanh) const {
+    const std::pair<const Node*, ValueId> none{nullptr, kNone};
+    const ValueId x = cubic_argument(tanh.inputs[0]);
+    const Node* last = x == kNone ? nullptr : reader(tanh);
+    if (last == nullptr || beside(last, "Add", 1.0, true) != tanh.outputs[0]) return none;
+    Factors factors;
+    while (!factors.is(0.5, {x})) {
+      const ValueId y = last->outputs[0];
+      last = reader(*last);
+      if (!is_op(last, "Mul") || factors.values.size() > 1) return none;
+      add_factors(last->inputs[0] == y ? last->inputs[1] : last->inputs[0], &factors);
+    }
+    return {last, x};
   }
 
   const Graph& graph_;

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/float16.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
+#include "graph/rewriter.h"
 
 namespace lmn::graph {
 
@@ -32,11 +34,47 @@ class Uses {
   std::vector<bool> output_;
 };
 
+// The graph with what was found, at[n], written where node n was, by write(*at[n], node,
+// &rewriter). What only the nodes before it were for is dead then.
+template <typename Match, typename Write>
+Result<Graph> with_matches(const Graph& graph, const std::vector<std::optional<Match>>& at,
+                           const Write& write) {
+  Rewriter rewriter(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    LMN_RETURN_IF_ERROR(at[n] ? write(*at[n], node, &rewriter) : rewriter.copy(node));
+  }
+  return rewriter.finish();
+}
+
 // The only piece of a constant; null: `id` is absent, no constant, or merged of several.
 inline const TensorView* constant_of(const Graph& graph, ValueId id) {
   if (id == kNone || graph.value(id).constant == nullptr) return nullptr;
   const std::vector<Piece>& pieces = graph.value(id).constant->pieces;
   return pieces.size() == 1 ? &pieces[0].view : nullptr;
+}
+
+// A constant of one number, of whatever float type.
+inline std::optional<double> number_of(const Graph& graph, ValueId id) {
+  const TensorView* view = constant_of(graph, id);
+  if (view == nullptr || view->shape.elements() != 1) return std::nullopt;
+  switch (view->dtype) {
+    case DType::kF32:
+      return *view->as<float>();
+    case DType::kF64:
+      return *view->as<double>();
+    case DType::kF16:
+      return f16_to_f32(*view->as<uint16_t>());
+    case DType::kBF16:
+      return bf16_to_f32(*view->as<uint16_t>());
+    default:
+      return std::nullopt;
+  }
+}
+
+inline bool is_number(const Graph& graph, ValueId id, double wanted) {
+  const std::optional<double> number = number_of(graph, id);
+  return number && *number == wanted;
 }
 
 // The name of an operator that products take along as their activation, there; "": it is none.

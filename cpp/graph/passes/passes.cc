@@ -8,12 +8,14 @@ namespace {
 
 constexpr Pass kPasses[] = {
     {"fold_constants", fold_constants},
+    {"fold_shapes", fold_shapes},
     {"simplify_tensors", simplify_tensors},
     // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees
     // one.
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
     // Before fuse_linear, which takes activations along.
     {"fuse_gelu", fuse_gelu},
+    {"fuse_layer_norm", fuse_layer_norm},
     {"fuse_attention", fuse_attention},
     {"eliminate_dead_code", eliminate_dead_code},
     {"fold_batch_norm", fold_batch_norm},
@@ -33,7 +35,9 @@ constexpr Pass kPasses[] = {
     {"lower_quantize", lower_quantize},
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
     {"fuse_norm_quantize", fuse_norm_quantize},
+    // After all that takes such operators along, and without what nobody reads.
     {"eliminate_dead_code", eliminate_dead_code},
+    {"fuse_elementwise", fuse_elementwise},
 };
 
 }  // namespace

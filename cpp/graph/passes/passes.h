@@ -45,12 +45,18 @@ Result<Graph> optimize(Graph graph, const PassOptions& options);
 
 // Tensor operators whose inputs are constants, and Shape of known shapes -> constants.
 Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
+// What is cut out of Shapes and put together to shapes, where sizes are names: Reshapes to named
+// sizes, and no Expands to the sizes that are there.
+Result<Graph> fold_shapes(const Graph& graph, const PassOptions& options);
 // Tensor operators that do nothing -> their input: Identity, Dropout of inference, Cast to the same
 // type, x + 0, x - 0, x * 1, x / 1; two Transposes -> one or none; Reshape of a Reshape -> the
 // last.
 Result<Graph> simplify_tensors(const Graph& graph, const PassOptions& options);
 // x * 0.5 * (1 + erf(x / sqrt(2))), in the orders that exporters write it -> Gelu.
 Result<Graph> fuse_gelu(const Graph& graph, const PassOptions& options);
+// Means, root and quotient of rows, their factor and addend, in the orders that exporters write
+// them -> LayerNormalization, RMSNormalization.
+Result<Graph> fuse_layer_norm(const Graph& graph, const PassOptions& options);
 // BatchNormalization(Conv(x)) with constant statistics -> Conv with other constants.
 Result<Graph> fold_batch_norm(const Graph& graph, const PassOptions& options);
 // Conv with constant weights, and the poolings and operators of elements that follow, -> the same
@@ -66,6 +72,8 @@ Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
 // MatMulInteger with constant weights, its scales, bias and activation -> lmnative.IntegerLinear;
 // DynamicQuantizeLinear -> lmnative.BlockRanges, QuantizeByRanges.
 Result<Graph> fuse_integer_linear(const Graph& graph, const PassOptions& options);
+// Operators of elements on float32 that read each other -> lmnative.ElementwiseChain.
+Result<Graph> fuse_elementwise(const Graph& graph, const PassOptions& options);
 // gather_rows(f(x, y), i) -> f(gather_rows(x, i), gather_rows(y, i)) for row-wise f: logits, and
 // what follows the attention of the last layer, are computed for the rows that are asked for.
 Result<Graph> hoist_gather(const Graph& graph, const PassOptions& options);

@@ -89,7 +89,8 @@ bool is_elementwise(std::string_view op) {
                              "Xor",
                              "FastGelu",
                              "QuickGelu",
-                             "BiasGelu"};
+                             "BiasGelu",
+                             "lmnative.ElementwiseChain"};
   return kOps.contains(op);
 }
 

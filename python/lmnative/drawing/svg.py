@@ -95,7 +95,9 @@ def _lines(box: Box, graph: GraphText) -> list[str]:
     lines = [box.kind]
     lines += [_short(f"{name.rpartition('/')[2]} {graph.constants[name]}")
               for name in box.operands if name in graph.constants]  # fmt: skip
-    if box.attributes:
+    if box.kind == "lmnative.ElementwiseChain":  # the operators; their operands are in the title
+        lines.append(_short(", ".join(step.split(" ")[0] for step in box.attributes[len("steps=[") :].split(", "))))
+    elif box.attributes:
         lines.append(_short(box.attributes))
     return lines
 

@@ -154,4 +154,40 @@ TEST(gelu_in_the_orders_of_exporters) {
   }
 }
 
+TEST(gelu_with_tanh_in_the_orders_of_exporters) {
+  for (int order = 0; order < 4; ++order) {
+    Graph g;
+    const ValueId x = input(&g, {"n", 2});
+    const auto number = [&](const char* name, float value) {
+      return floats(&g, name, Shape{}, {value});
+    };
+    const auto times = [&](ValueId a, ValueId b) { return node(&g, "Mul", {a, b}); };
+    const ValueId half = number("half", 0.5f), one = number("one", 1);
+    const ValueId cubic = number("cubic", 0.044715f), root = number("root", 0.7978845608f);
+    ValueId argument = kNone;
+    if (order == 0) {  // torch
+      const ValueId cube = node(&g, "Pow", {x, number("three", 3)});
+      argument = times(root, node(&g, "Add", {x, times(cubic, cube)}));
+    }
+    if (order == 1)  // JAX
+      argument = times(root, node(&g, "Add", {x, times(x, times(x, times(cubic, x)))}));
+    if (order >= 2) {  // x before the sum
+      const ValueId square = times(x, x);
+      argument = times(times(x, root), node(&g, "Add", {one, times(cubic, square)}));
+    }
+    const ValueId sum = node(&g, "Add", {one, node(&g, "Tanh", {argument})});
+    ValueId y = kNone;
+    if (order == 0) y = times(times(half, x), sum);
+    if (order == 1) y = times(x, times(half, sum));
+    if (order == 2) y = times(half, times(x, sum));
+    if (order == 3) y = times(times(x, x), sum);  // that is none
+    g.add_output(y, "y");
+    Result<Graph> fused = fuse_gelu(g, {});
+    ASSERT_OK(fused);
+    const std::string text = after(eliminate_dead_code, *fused);
+    EXPECT_EQ(text.find("Gelu(x) {approximate=tanh}") != std::string::npos, order < 3);
+    EXPECT_EQ(text.find("Tanh") != std::string::npos, order == 3);
+  }
+}
+
 }  // namespace
