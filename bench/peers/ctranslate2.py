@@ -21,6 +21,9 @@ TOLERANCE = 0.75  # of logits, RMS: one scale for a whole row of weights, and of
 def version() -> str:
     # Its idle threads spin this long (ms; 200 by default), on the CPUs of whoever is measured next.
     os.environ.setdefault("KMP_BLOCKTIME", "20")
+    if lmnative.build_info()["cpu_target"] == "avx2":  # the same instructions for everybody; both read this when loaded
+        os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX2")
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
     import ctranslate2
     import gguf  # noqa: F401  dequantises
 
