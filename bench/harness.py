@@ -171,15 +171,19 @@ def attempt(name: str, run: Callable[[], float | None], drop: Drop | None) -> fl
 
 
 def alternate(
-    contenders: dict[str, Callable[[], float]], rounds: int, drop: Drop | None = None
+    contenders: dict[str, Callable[[], float]],
+    rounds: int,
+    drop: Drop | None = None,
+    between: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
     """Runs every contender once to warm up, then `rounds` times in turn; returns each one's measurements. With `drop`,
-    one that fails and is not ours has none."""
+    one that fails and is not ours has none. `between` is called before every round and after the last."""
     samples: dict[str, list[float]] = {}
     for name, run in contenders.items():
         if attempt(name, run, drop) is not None:
             samples[name] = []
     for i in range(rounds):
+        between()
         order = list(samples) if i % 2 == 0 else list(reversed(samples))
         for name in order:
             time.sleep(PAUSE_S if len(samples) > 1 else 0)
@@ -188,6 +192,7 @@ def alternate(
                 del samples[name]
             else:
                 samples[name].append(measured)
+    between()
     return samples
 
 

@@ -135,13 +135,12 @@ class Match:
         float_macs: float,
     ) -> None:
         """run(session) gives seconds of `tokens` tokens, each of which reads `read` bytes and does `macs` products that
-        take as long as `float_macs` of floats. Shared machines change: the limit is the better one of before and
-        after."""
-        before = self.context.probe()
+        take as long as `float_macs` of floats. Shared machines change within a minute: the limit is probed before and
+        after every round, and is the median of that, as a result is."""
+        limits: list[dict[str, float]] = []
         runs = {who: partial(run, session) for who, session in {"lmnative": self.ours, **self.peers}.items()}
-        seconds = harness.alternate(runs, rounds, partial(self.drop, name))
-        after = self.context.probe()
-        gb_s, gflop_s = (max(before[key], after[key]) for key in ("read_gb_s", "fma_gflop_s"))
+        seconds = harness.alternate(runs, rounds, partial(self.drop, name), lambda: limits.append(self.context.probe()))
+        gb_s, gflop_s = (statistics.median(limit[key] for limit in limits) for key in ("read_gb_s", "fma_gflop_s"))
         floor = min(gb_s * 1e9 / read, gflop_s * 1e9 / 2 / float_macs)  # 2 operations each
         samples = {who: [tokens / s for s in values] for who, values in seconds.items()}
         rate = statistics.median(samples["lmnative"])

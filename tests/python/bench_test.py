@@ -176,7 +176,7 @@ def context() -> harness.Context:
     made.quick, made.threads, made.model_given = True, 2, True
     made.results, made.absent, made.left_out = [], {}, {}
     made.machine = {"cpu": "cpu", "isa": "avx2", "threads": 2, "read_gb_s": 30.0, "fma_gflop_s": 200.0}
-    probed = itertools.cycle([28.0, 30.0])  # before and after
+    probed = itertools.cycle([40.0, 30.0, 20.0, 30.0])  # the median counts
     made._probe = lambda: {"read_gb_s": next(probed), "fma_gflop_s": 200.0}
     return made
 
@@ -202,7 +202,9 @@ def test_every_suite_reports_what_its_names_say(context, model_path, tmp_path, m
     blocks = [t for t in synthetic.tensors(TINY, "q4_k_m") if t.rows and t.name.startswith("blk.")]
     qkv = sum(t.rows * t.columns for t in blocks if t.name.split(".")[2] in ("attn_q", "attn_k", "attn_v"))
     last = f"blk.{TINY.layers - 1}."  # computed for the sampled token alone, but for q, k and v
-    others = sum(t.rows * t.columns for t in blocks if not t.name.startswith(last)) - qkv * (TINY.layers - 1) // TINY.layers
+    others = (
+        sum(t.rows * t.columns for t in blocks if not t.name.startswith(last)) - qkv * (TINY.layers - 1) // TINY.layers
+    )
     for name, rate in (("prefill.512.q4_k_m", 4), ("prefill.512.q4_k_m.a16", 2)):
         assert by_name[name]["floor"] == pytest.approx(100e9 / (others / rate + qkv / 2))
     kv = TINY.layers * TINY.kv_heads * TINY.head_dim * 2 * 2  # keys and values, two bytes each
