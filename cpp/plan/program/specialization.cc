@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "core/check.h"
+#include "ops/bound_operands.h"
 #include "plan/arena.h"
 #include "plan/program/schedule.h"
 
@@ -116,6 +117,7 @@ class Specializer {
     const bool is_value = ops::op_class(op) == ops::OpClass::kValue;
     bool placed = !any_late && ops::op_class(op) == ops::OpClass::kKernel;
     if (placed || (is_value && all_known)) LMN_RETURN_IF_ERROR(ops::infer(view, types));
+    placed = placed && ops::can_bind(view);
     for (const TensorType& type : types) placed &= type.is_known();
     for (const TensorType& type : types) {
       if (placed) LMN_RETURN_IF_ERROR(tensor_bytes(type.dtype, type.shape).status());
