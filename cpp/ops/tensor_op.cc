@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <unordered_map>
 
+#include "ops/attribute_types.h"
+
 namespace lmn::ops {
 namespace {
 
@@ -165,7 +167,7 @@ Status check_attributes(TensorOp op, const Attributes& attributes, std::string_v
         .fail("attribute '%s' is not one of this operator (%s)", key.c_str(),
               std::string(known).c_str());
   }
-  return {};
+  return check_attribute_types(attributes, name(op), node_name);
 }
 
 }  // namespace lmn::ops

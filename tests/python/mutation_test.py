@@ -60,3 +60,36 @@ def test_weights_in_a_file_of_their_own(tmp_path, monkeypatch):
     for tensor in tensors:
         mutate_onnx.change_weights(tensor, tmp_path, random.Random(1))
     assert not np.array_equal(lmnative.Session(mutate_onnx.write(model)).run(None, feeds)[0], want)
+
+
+def test_attributes_of_another_type():
+    # An older operator set, whose operators are rewritten before anything looks at their types.
+    helper = pytest.importorskip("onnx.helper", reason="onnx is not installed: pip install onnx")
+    for version in (11, 17):
+        node = helper.make_node("Softmax", ["x"], ["y"], axis=1.0)
+        with pytest.raises(lmnative.InvalidArgumentError, match="'axis' is a number; it takes an integer"):
+            lmnative.Session(onnx_model(helper, [node], version))
+
+
+def test_a_function_is_given_a_graph():
+    helper = pytest.importorskip("onnx.helper", reason="onnx is not installed: pip install onnx")
+    branch = helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "b", [], [value(helper, "b")])
+    inner = helper.make_node("If", ["c"], ["y"])
+    for name in ("then_branch", "else_branch"):
+        inner.attribute.add(name=name, ref_attr_name="branch", type=5)
+    imports = [helper.make_opsetid("", 17)]
+    function = helper.make_function("own", "F", ["x", "c"], ["y"], [inner], imports, ["branch"])
+    constant = helper.make_node("Constant", [], ["c"], value=helper.make_tensor("c", 9, [], [True]))
+    node = helper.make_node("F", ["x", "c"], ["y"], domain="own", branch=branch)
+    with pytest.raises(lmnative.Error, match="graph"):
+        lmnative.Session(onnx_model(helper, [constant, node], 17, functions=[function]))
+
+
+def value(helper, name):
+    return helper.make_tensor_value_info(name, 1, [2, 3])
+
+
+def onnx_model(helper, nodes, version, functions=()):
+    graph = helper.make_graph(nodes, "g", [value(helper, "x")], [value(helper, "y")])
+    imports = [helper.make_opsetid("", version), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=8).SerializeToString()

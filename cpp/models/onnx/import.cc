@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "models/onnx/tensors.h"
 #include "models/onnx/upgrade.h"
+#include "ops/attribute_types.h"
 
 namespace lmn::models {
 namespace {
@@ -250,16 +251,20 @@ Result<bool> GraphImporter::attribute(const OnnxAttribute& a, const Scope& scope
   if (!a.ref_attr_name.empty()) {
     const auto found = scope.arguments.find(std::string(a.ref_attr_name));
     if (found == scope.arguments.end()) return false;
-    if (found->second->ref_attr_name.empty() || scope.arguments_of == nullptr) {
-      ops::Attributes one;
-      LMN_ASSIGN_OR_RETURN(const bool there, attribute(*found->second, Scope{}, &one));
-      if (there) out->set(name, one.entries()[0].second);
-      return there;
-    }
+    const OnnxAttribute& given = *found->second;
+    const bool direct = given.ref_attr_name.empty() || scope.arguments_of == nullptr;
+    const Scope nothing;
     ops::Attributes one;
-    LMN_ASSIGN_OR_RETURN(const bool there, attribute(*found->second, *scope.arguments_of, &one));
-    if (there) out->set(name, one.entries()[0].second);
-    return there;
+    LMN_ASSIGN_OR_RETURN(const bool there,
+                         attribute(given, direct ? nothing : *scope.arguments_of, &one));
+    if (!there) return false;
+    const ops::Attribute* value = one.find(given.name);
+    if (value == nullptr) {
+      return error(Code::kUnsupported, "attribute '%s' is a graph that a function is given",
+                   name.c_str());
+    }
+    out->set(name, *value);
+    return true;
   }
   switch (a.type) {
     case OnnxAttribute::FLOAT:
@@ -424,6 +429,7 @@ Status GraphImporter::node(const OnnxNode& n, Scope* scope) {
     Result<bool> there = attribute(a, *scope, &node.attributes);
     if (!there.ok()) return std::move(there).status().with_context(label(n));
   }
+  LMN_RETURN_IF_ERROR(ops::check_attribute_types(node.attributes, node.op, node.name));
   ValueId result = kNone;
   LMN_RETURN_IF_ERROR(upgrade(version(*scope, domain), &node, *this, &result));
   if (result != kNone) {
