@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 
@@ -75,6 +76,23 @@ void map_row(const F& f, const T* x, T* y, int64_t count) {
     LMN_VECTOR_LOOP
     for (int64_t i = 0; i < count; ++i) y[i] = f(x[i]);
   }
+}
+
+// y = op(x) of float32 by the instruction set's kernel, whose bits are those of vector_math.h;
+// false: x is of another type.
+inline bool bind_float_step(const Binding& b, ops::ChainOp op, float alpha = 0, float beta = 0) {
+  if (b.node.dtype(0) != DType::kF32) return false;
+  const int64_t count = b.outputs[0].shape.elements();
+  const std::array<float, 2> numbers{alpha, beta};
+  b.kernel.splits = true;
+  b.kernel.in_place = 0;
+  b.kernel.set(
+      [=, step = b.isa.floats.chain_step](const ops::Operands& io, const ops::Worker& worker) {
+        const auto [begin, end] = ops::share_of(count, worker);
+        step({op, numbers.data(), io.input<float>(0) + begin, nullptr, 1, 1,
+              io.output<float>(0) + begin, end - begin});
+      });
+  return true;
 }
 
 // y = f(x) of elements of one type.

@@ -51,6 +51,7 @@ Status bind_LeakyRelu(const Binding& b) {
   });
 }
 Status bind_Elu(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kElu, b.node.number("alpha", 1.0f))) return {};
   return bind_float_unary(b, [alpha = b.node.number("alpha", 1.0f)](auto x) {
     using T = decltype(x);
     const T below = static_cast<T>(alpha) * exp_minus_one(negative(x));
@@ -80,12 +81,14 @@ Status bind_ThresholdedRelu(const Binding& b) {
   });
 }
 Status bind_Softplus(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kSoftplus)) return {};
   return bind_float_unary(b, [](auto x) { return softplus(x); });
 }
 Status bind_Softsign(const Binding& b) {
   return bind_float_unary(b, [](auto x) { return x / (decltype(x)(1) + std::abs(x)); });
 }
 Status bind_Sigmoid(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kSigmoid)) return {};
   return bind_float_unary(b, [](auto x) { return math::sigmoid(x); });
 }
 Status bind_HardSigmoid(const Binding& b) {
@@ -102,24 +105,28 @@ Status bind_HardSwish(const Binding& b) {
   });
 }
 Status bind_Mish(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kMish)) return {};
   return bind_float_unary(b, [](auto x) { return x * math::tanh(softplus(x)); });
 }
 Status bind_Swish(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kSwish, b.node.number("alpha", 1.0f))) return {};
   return bind_float_unary(b, [alpha = b.node.number("alpha", 1.0f)](auto x) {
     return swish(x, static_cast<decltype(x)>(alpha));
   });
 }
 
 Status bind_Gelu(const Binding& b) {
-  if (b.node.text("approximate", "none") == "tanh") {
-    return bind_float_unary(b, [](auto x) { return math::gelu_tanh(x); });
-  }
+  const bool by_tanh = b.node.text("approximate", "none") == "tanh";
+  if (bind_float_step(b, by_tanh ? ops::ChainOp::kGeluTanh : ops::ChainOp::kGelu)) return {};
+  if (by_tanh) return bind_float_unary(b, [](auto x) { return math::gelu_tanh(x); });
   return bind_float_unary(b, [](auto x) { return math::gelu(x); });
 }
 Status bind_MsGelu(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kGelu)) return {};
   return bind_float_unary(b, [](auto x) { return math::gelu(x); });
 }
 Status bind_QuickGelu(const Binding& b) {
+  if (bind_float_step(b, ops::ChainOp::kSwish, b.node.number("alpha", 1.702f))) return {};
   return bind_float_unary(b, [alpha = b.node.number("alpha", 1.702f)](auto x) {
     return swish(x, static_cast<decltype(x)>(alpha));
   });

@@ -61,9 +61,19 @@ Status bind_Sign(const Binding& b) { return bind_number_unary(b, SignOf{}); }
   Status bind_##op(const Binding& b) {                                            \
     return bind_float_unary(b, [](auto x) -> decltype(x) { return expression; }); \
   }
-LMN_FLOAT_UNARY(Sqrt, std::sqrt(x))
-LMN_FLOAT_UNARY(Exp, math::exp(x))
-LMN_FLOAT_UNARY(Log, math::log(x))
+// Those that chains of elements have as well.
+#define LMN_FLOAT_STEP(op, expression)                                            \
+  Status bind_##op(const Binding& b) {                                            \
+    if (bind_float_step(b, ops::ChainOp::k##op)) return {};                       \
+    return bind_float_unary(b, [](auto x) -> decltype(x) { return expression; }); \
+  }
+LMN_FLOAT_STEP(Sqrt, std::sqrt(x))
+LMN_FLOAT_STEP(Exp, math::exp(x))
+LMN_FLOAT_STEP(Log, math::log(x))
+LMN_FLOAT_STEP(Tanh, math::tanh(x))
+LMN_FLOAT_STEP(Erf, math::erf(x))
+LMN_FLOAT_STEP(Reciprocal, decltype(x)(1) / x)
+#undef LMN_FLOAT_STEP
 LMN_FLOAT_UNARY(Sin, std::sin(x))
 LMN_FLOAT_UNARY(Cos, std::cos(x))
 LMN_FLOAT_UNARY(Tan, std::tan(x))
@@ -72,12 +82,9 @@ LMN_FLOAT_UNARY(Acos, std::acos(x))
 LMN_FLOAT_UNARY(Atan, std::atan(x))
 LMN_FLOAT_UNARY(Sinh, std::sinh(x))
 LMN_FLOAT_UNARY(Cosh, std::cosh(x))
-LMN_FLOAT_UNARY(Tanh, math::tanh(x))
 LMN_FLOAT_UNARY(Asinh, std::asinh(x))
 LMN_FLOAT_UNARY(Acosh, std::acosh(x))
 LMN_FLOAT_UNARY(Atanh, std::atanh(x))
-LMN_FLOAT_UNARY(Erf, math::erf(x))
-LMN_FLOAT_UNARY(Reciprocal, decltype(x)(1) / x)
 LMN_FLOAT_UNARY(Floor, round_down(x))
 LMN_FLOAT_UNARY(Ceil, round_up(x))
 LMN_FLOAT_UNARY(Round, round_even(x))

@@ -190,13 +190,8 @@ class ShapeFolder {
     }
     // Beside a size that may be 0, -1 would be any number.
     if (unknown > 0 && (unknown > 1 || counted + 1 != wanted.size())) return false;
-    auto memory = std::make_shared<std::vector<int64_t>>(std::move(sizes));
-    const Tensor tensor{DType::kI64, Shape{static_cast<int64_t>(memory->size())},
-                        reinterpret_cast<std::byte*>(memory->data()), memory};
-    Constant constant;
-    constant.pieces.push_back(
-        {node.name.empty() ? node.name : node.name + ".shape", tensor.view(), tensor.owner});
-    const ValueId shape = rewriter_.add_constant(std::move(constant));
+    const ValueId shape = add_integers(&rewriter_, std::move(sizes),
+                                       node.name.empty() ? node.name : node.name + ".shape");
     LMN_ASSIGN_OR_RETURN(const ValueId y,
                          rewriter_.add(node.op, {x, shape}, node.attributes, node.name));
     rewriter_.replace(node.outputs[0], y);

@@ -41,7 +41,7 @@ class LinearFuser {
         if (p.transposed) attributes.set("transposed", int64_t{1});
         if (!p.activation.empty()) attributes.set("activation", p.activation);
         std::vector<ValueId> inputs{rewriter.map(p.x), rewriter.map(p.weight)};
-        if (p.bias != kNone || p.residual != kNone) inputs.push_back(rewriter.map(p.bias));
+        if (p.bias != kNone || p.residual != kNone) inputs.push_back(bias_of(p, &rewriter));
         if (p.residual != kNone) inputs.push_back(rewriter.map(p.residual));
         LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter.add(Op::kFusedLinear, std::move(inputs),
                                                            attributes, graph_.nodes[n].name));
@@ -74,9 +74,9 @@ class LinearFuser {
                        node.attributes.get_or<float>("beta", 1.0f) == 1.0f;
     const bool transposed = node.attributes.get_or<int64_t>("transB", 0) != 0;
     const ValueId bias = node.input(2);
-    if (!plain || (bias != kNone && !is_bias(bias, node.inputs[1], transposed)))
-      return std::nullopt;
-    return Product{node.inputs[0], node.inputs[1], bias, transposed, n, ""};
+    const Product product{node.inputs[0], node.inputs[1], bias, transposed, n, ""};
+    if (!plain || (bias != kNone && !is_bias(bias, product))) return std::nullopt;
+    return product;
   }
 
   // A graph may have been built with one, which has room for a bias or an activation yet.
@@ -89,10 +89,20 @@ class LinearFuser {
     return Product{node.inputs[0], node.inputs[1], node.input(2), transposed, n, ""};
   }
 
-  // One number for every column of the result.
-  bool is_bias(ValueId id, ValueId weight, bool transposed) const {
-    return is_constant(id, 1) &&
-           graph_.value(id).type.dims[0] == graph_.value(weight).type.dims[transposed ? 0 : 1];
+  // One number for every column of the result, in no more dimensions than that has.
+  bool is_bias(ValueId id, const Product& p) const {
+    const TensorView* known = constant_of(graph_, id);
+    const Dim& columns = graph_.value(p.weight).type.dims[p.transposed ? 0 : 1];
+    return known != nullptr && known->dtype == DType::kF32 && known->shape.rank >= 1 &&
+           known->shape.rank <= static_cast<int>(graph_.value(p.x).type.dims.size()) &&
+           known->shape.elements() == columns.size && known->shape.last() == columns.size;
+  }
+  // As a vector.
+  ValueId bias_of(const Product& p, Rewriter* rewriter) const {
+    if (p.bias == kNone || graph_.value(p.bias).type.dims.size() == 1) return rewriter->map(p.bias);
+    Constant vector = *graph_.value(p.bias).constant;
+    vector.pieces[0].view.shape = Shape{vector.pieces[0].view.shape.elements()};
+    return rewriter->add_constant(std::move(vector));
   }
 
   // A tensor with the columns of the result; its rows are broadcast, or the result's are.
@@ -114,8 +124,7 @@ class LinearFuser {
       const ValueId other = node.op != Op::kAdd   ? kNone
                             : node.inputs[0] == y ? node.inputs[1]
                                                   : node.inputs[0];
-      if (other != kNone && p->bias == kNone && p->activation.empty() &&
-          is_bias(other, p->weight, p->transposed)) {
+      if (other != kNone && p->bias == kNone && p->activation.empty() && is_bias(other, *p)) {
         p->bias = other;
       } else if (other != kNone && is_residual(other, p->weight, p->transposed)) {
         p->residual = other;

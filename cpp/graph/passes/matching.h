@@ -47,6 +47,17 @@ Result<Graph> with_matches(const Graph& graph, const std::vector<std::optional<M
   return rewriter.finish();
 }
 
+// A constant vector in the new graph, as shapes are.
+inline ValueId add_integers(Rewriter* rewriter, std::vector<int64_t> values,
+                            std::string name = "") {
+  auto memory = std::make_shared<std::vector<int64_t>>(std::move(values));
+  const Tensor tensor{DType::kI64, Shape{static_cast<int64_t>(memory->size())},
+                      reinterpret_cast<std::byte*>(memory->data()), memory};
+  Constant constant;
+  constant.pieces.push_back({std::move(name), tensor.view(), tensor.owner});
+  return rewriter->add_constant(std::move(constant));
+}
+
 // The only piece of a constant; null: `id` is absent, no constant, or merged of several.
 inline const TensorView* constant_of(const Graph& graph, ValueId id) {
   if (id == kNone || graph.value(id).constant == nullptr) return nullptr;

@@ -10,17 +10,22 @@ constexpr Pass kPasses[] = {
     {"fold_constants", fold_constants},
     {"fold_shapes", fold_shapes},
     {"simplify_tensors", simplify_tensors},
+    // Where a Slice of everything hid the name of a size.
+    {"fold_shapes", fold_shapes},
     // Rope tables are built layer by layer and are all the same; merged first, so that fusion sees
     // one.
     {"eliminate_common_subexpressions", eliminate_common_subexpressions},
     // Before fuse_linear, which takes activations along.
     {"fuse_gelu", fuse_gelu},
     {"fuse_layer_norm", fuse_layer_norm},
+    {"gather_one_hot", gather_one_hot},
     {"fuse_attention", fuse_attention},
     {"eliminate_dead_code", eliminate_dead_code},
     {"fold_batch_norm", fold_batch_norm},
     // Before fuse_convolution, which works on what it makes.
     {"use_channels_last", use_channels_last},
+    // Of the Transposes that it wrote with those that were there.
+    {"simplify_tensors", simplify_tensors},
     {"fuse_convolution", fuse_convolution},
     {"fuse_linear", fuse_linear},
     {"fuse_integer_linear", fuse_integer_linear},

@@ -49,14 +49,16 @@ Result<Graph> fold_constants(const Graph& graph, const PassOptions& options);
 // sizes, and no Expands to the sizes that are there.
 Result<Graph> fold_shapes(const Graph& graph, const PassOptions& options);
 // Tensor operators that do nothing -> their input: Identity, Dropout of inference, Cast to the same
-// type, x + 0, x - 0, x * 1, x / 1; two Transposes -> one or none; Reshape of a Reshape -> the
-// last.
+// type, x + 0, x - 0, x * 1, x / 1, Slice of everything; two Transposes -> one or none, or a
+// Reshape where only sizes of 1 move; Reshape of a Reshape -> the last.
 Result<Graph> simplify_tensors(const Graph& graph, const PassOptions& options);
 // x * 0.5 * (1 + erf(x / sqrt(2))), in the orders that exporters write it -> Gelu.
 Result<Graph> fuse_gelu(const Graph& graph, const PassOptions& options);
 // Means, root and quotient of rows, their factor and addend, in the orders that exporters write
 // them -> LayerNormalization, RMSNormalization.
 Result<Graph> fuse_layer_norm(const Graph& graph, const PassOptions& options);
+// The product of one-hot rows with a constant matrix -> Gather.
+Result<Graph> gather_one_hot(const Graph& graph, const PassOptions& options);
 // BatchNormalization(Conv(x)) with constant statistics -> Conv with other constants.
 Result<Graph> fold_batch_norm(const Graph& graph, const PassOptions& options);
 // Conv with constant weights, and the poolings and operators of elements that follow, -> the same

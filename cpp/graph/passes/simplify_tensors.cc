@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Algebra of tensor operators: what does nothing goes, two movements of data become one.
+#include <limits>
+
 #include "graph/passes/matching.h"
 #include "graph/passes/passes.h"
 #include "graph/rewriter.h"
@@ -52,8 +54,8 @@ class Simplifier {
         continue;
       }
       if (node.op == Op::kReshape && merge_reshapes(node)) continue;
-      LMN_ASSIGN_OR_RETURN(const bool merged, merge_transposes(node));
-      if (!merged) LMN_RETURN_IF_ERROR(rewriter_.copy(node));
+      LMN_ASSIGN_OR_RETURN(const bool turned, turn(node));
+      if (!turned) LMN_RETURN_IF_ERROR(rewriter_.copy(node));
     }
     return rewriter_.finish();
   }
@@ -74,13 +76,7 @@ class Simplifier {
       const ValueType &from = graph_.value(x).type, &to = graph_.value(node.outputs[0]).type;
       if (from.dtype == to.dtype) return x;
     }
-    if (op == "Transpose") {
-      const auto* perm = node.attributes.find_as<ops::Ints>("perm");
-      bool in_order = perm != nullptr;
-      for (size_t i = 0; in_order && i < perm->size(); ++i)
-        in_order = (*perm)[i] == static_cast<int64_t>(i);
-      if (in_order) return x;
-    }
+    if (node.op == Op::kSlice && takes_all(node)) return x;
     if (op == "Add" || op == "Sub" || op == "Mul" || op == "Div") {
       // -0 + 0 is 0: only where no sign is lost. x + -0, x - 0, x * 1 and x / 1 keep every bit of
       // x, and 0 is as good as -0 to integers.
@@ -98,6 +94,46 @@ class Simplifier {
         return y;
     }
     return kNone;
+  }
+
+  // A Slice of all elements, in order.
+  bool takes_all(const Node& node) const {
+    const ValueType& type = graph_.value(node.inputs[0]).type;
+    const std::vector<int64_t> starts = integers(node.input(1)), ends = integers(node.input(2));
+    std::vector<int64_t> axes = integers(node.input(3)), steps = integers(node.input(4));
+    for (size_t i = axes.size(); node.input(3) == kNone && i < starts.size(); ++i)
+      axes.push_back(static_cast<int64_t>(i));
+    if (node.input(4) == kNone) steps.assign(starts.size(), 1);
+    if (!type.ranked || starts.empty() || ends.size() != starts.size() ||
+        axes.size() != starts.size() || steps.size() != starts.size())
+      return false;
+    const auto rank = static_cast<int64_t>(type.dims.size());
+    // To the end of a size that is not known: ONNX's largest integers, or where the tensor would
+    // have more bytes than an address space.
+    double end = 0x1p47 / static_cast<double>(info(type.dtype).block_bytes);
+    for (const Dim& dim : type.dims) {
+      if (dim.is_constant() && dim.size > 0) end /= static_cast<double>(dim.size);
+    }
+    end = std::min<double>(end, std::numeric_limits<int32_t>::max());
+    for (size_t i = 0; i < starts.size(); ++i) {
+      const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+      if (axis < 0 || axis >= rank) return false;
+      const Dim& dim = type.dims[static_cast<size_t>(axis)];
+      const double wanted = dim.is_constant() ? static_cast<double>(dim.size) : end;
+      if (starts[i] != 0 || steps[i] != 1 || static_cast<double>(ends[i]) < wanted) return false;
+    }
+    return true;
+  }
+  // The elements of a constant of integers; none: it is none.
+  std::vector<int64_t> integers(ValueId id) const {
+    const TensorView* view = constant_of(graph_, id);
+    std::vector<int64_t> out;
+    if (view == nullptr || view->shape.elements() > kMaxRank) return out;
+    for (int64_t i = 0; i < view->shape.elements(); ++i) {
+      if (view->dtype == DType::kI64) out.push_back(view->as<int64_t>()[i]);
+      if (view->dtype == DType::kI32) out.push_back(view->as<int32_t>()[i]);
+    }
+    return out;
   }
 
   // Reshape(Reshape(x, a), b) -> Reshape(x, b), where b says nothing relative to its input's shape.
@@ -119,31 +155,49 @@ class Simplifier {
     return true;
   }
 
-  // Transpose(Transpose(x)) -> one Transpose, or x.
-  Result<bool> merge_transposes(const Node& node) {
-    if (name(node.op) != "Transpose") return false;
+  // Transpose(Transpose(x)) -> one Transpose, or x; a Reshape where only sizes of 1 move.
+  Result<bool> turn(const Node& node) {
+    const auto* own = node.attributes.find_as<ops::Ints>("perm");
+    if (node.op != Op::kTranspose || own == nullptr) return false;
+    ops::Ints perm = *own;
     const Node* inner = graph_.producer(node.inputs[0]);
-    if (inner == nullptr || inner->op != node.op) return false;
-    const auto* outer_perm = node.attributes.find_as<ops::Ints>("perm");
-    const auto* inner_perm = inner->attributes.find_as<ops::Ints>("perm");
-    if (outer_perm == nullptr || inner_perm == nullptr || outer_perm->size() != inner_perm->size())
-      return false;
-    ops::Ints perm;
-    bool in_order = true;
-    for (size_t i = 0; i < outer_perm->size(); ++i) {
-      perm.push_back((*inner_perm)[static_cast<size_t>((*outer_perm)[i])]);
-      in_order &= perm[i] == static_cast<int64_t>(i);
-    }
-    const ValueId x = rewriter_.map(inner->inputs[0]);
-    if (in_order) {
+    const auto* first = inner == nullptr ? nullptr : inner->attributes.find_as<ops::Ints>("perm");
+    const bool merges = first != nullptr && inner->op == node.op && first->size() == perm.size();
+    for (int64_t& axis : perm) axis = merges ? (*first)[static_cast<size_t>(axis)] : axis;
+    const ValueId x = rewriter_.map(merges ? inner->inputs[0] : node.inputs[0]);
+    if (std::is_sorted(perm.begin(), perm.end())) {
       rewriter_.replace(node.outputs[0], x);
       return true;
     }
-    Attributes attributes;
-    attributes.set("perm", perm);
-    LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter_.add(node.op, {x}, attributes, node.name));
-    rewriter_.replace(node.outputs[0], y);
+    const std::vector<int64_t> shape = shape_of_turned(rewriter_.to().value(x).type, perm);
+    if (!merges && shape.empty()) return false;
+    Result<ValueId> y =
+        shape.empty()
+            ? rewriter_.add(node.op, {x}, {{"perm", perm}}, node.name)
+            : rewriter_.add(Op::kReshape, {x, add_integers(&rewriter_, shape)}, {}, node.name);
+    if (!y.ok()) return std::move(y).status();
+    rewriter_.replace(node.outputs[0], *y);
     return true;
+  }
+  // What a Reshape makes of a tensor where nothing but sizes of 1 moves: every element stays where
+  // it is. Empty: something else moves, or no Reshape says it.
+  static std::vector<int64_t> shape_of_turned(const ValueType& type, const ops::Ints& perm) {
+    std::vector<int64_t> sizes;
+    if (!type.ranked || type.kind != Kind::kTensor || perm.size() != type.dims.size()) return {};
+    int64_t last = -1;
+    for (size_t i = 0; i < perm.size(); ++i) {
+      const Dim& dim = type.dims[static_cast<size_t>(perm[i])];
+      if (dim == Dim(0)) return {};  // 0 would mean another size
+      const bool is_kept = static_cast<size_t>(perm[i]) == i;
+      sizes.push_back(dim.is_constant() ? dim.size : is_kept ? 0 : -1);
+      if (dim == Dim(1)) continue;
+      if (perm[i] < last) return {};
+      last = perm[i];
+    }
+    // Beside a size that may be 0, -1 would be any number.
+    const auto moved = std::count(sizes.begin(), sizes.end(), -1);
+    if (moved > 1 || (moved == 1 && std::count(sizes.begin(), sizes.end(), 0) > 0)) return {};
+    return sizes;
   }
 
   const Graph& graph_;

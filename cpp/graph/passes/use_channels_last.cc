@@ -199,12 +199,7 @@ class ChannelsTurner {
   }
 
   Result<ValueId> reshape(ValueId x, const std::vector<int64_t>& shape, const std::string& name) {
-    auto values = std::make_shared<std::vector<int64_t>>(shape);
-    Tensor tensor{DType::kI64, Shape{static_cast<int64_t>(values->size())},
-                  reinterpret_cast<std::byte*>(values->data()), values};
-    Constant constant;
-    constant.pieces.push_back({"", tensor.view(), tensor.owner});
-    return rewriter_.add(Op::kReshape, {x, rewriter_.add_constant(std::move(constant))}, {}, name);
+    return rewriter_.add(Op::kReshape, {x, add_integers(&rewriter_, shape)}, {}, name);
   }
 
   // A value of the new graph with its channels moved to the end, or back to dimension 1.

@@ -2,9 +2,11 @@
 //
 // lmnative.ElementwiseChain: every step gives the bits of the operator by itself, on every
 // instruction set, whatever is broadcast.
+#include <cmath>
 #include <limits>
 #include <string_view>
 
+#include "cpu/tensor/vector_math.h"
 #include "ops/elementwise_chain.h"
 #include "tensor_case.h"
 
@@ -55,6 +57,33 @@ void expect_chain(const Strings& steps, const std::vector<std::pair<Shape, std::
     ASSERT_OK(chain.run_constant(target));
     expect_same(chain.values<float>(), want, std::string(target) + " " + steps.back());
   }
+}
+
+// Operators that run on the same kernels, against the functions as the baseline compiles them.
+TEST(steps_give_the_bits_of_vector_math) {
+  namespace vm = lmn::cpu::vector_math;
+  const std::vector<float> x = values_of_all_sizes();
+  const auto check = [&](const char* step, auto f) {
+    std::vector<float> want;
+    for (float v : x) want.push_back(f(v));
+    expect_chain({step}, {{{17, 61}, x}}, want);
+  };
+  check("Exp x0", [](float v) { return vm::exp(v); });
+  check("Log x0", [](float v) { return vm::log(v); });
+  check("Tanh x0", [](float v) { return vm::tanh(v); });
+  check("Erf x0", [](float v) { return vm::erf(v); });
+  check("Sigmoid x0", [](float v) { return vm::sigmoid(v); });
+  check("Gelu x0", [](float v) { return vm::gelu(v); });
+  check("GeluTanh x0", [](float v) {
+    return v * vm::sigmoid(1.5957691216057308f * (v + 0.044715f * (v * v * v)));
+  });
+  check("Mish x0", [](float v) { return v * vm::tanh(vm::softplus(v)); });
+  check("Swish x0 1.3", [](float v) { return v / (1.0f + vm::exp(-1.3f * v)); });
+  check("Softplus x0", [](float v) { return vm::softplus(v); });
+  check("Elu x0 0.7",
+        [](float v) { return v > 0 ? v : 0.7f * vm::exp_minus_one(v > 0 ? 0.0f : v); });
+  check("Sqrt x0", [](float v) { return std::sqrt(v); });
+  check("Reciprocal x0", [](float v) { return 1 / v; });
 }
 
 TEST(steps_give_the_bits_of_their_operators) {

@@ -2,6 +2,7 @@
 //
 // Passes over general tensors, before and after, as text. That results stay the same is shown where
 // graphs run: tests/unit/plan/program_test.cc and the ONNX tests.
+#include <cmath>
 #include <cstring>
 
 #include "graph/passes/passes.h"
@@ -187,6 +188,111 @@ TEST(gelu_with_tanh_in_the_orders_of_exporters) {
     const std::string text = after(eliminate_dead_code, *fused);
     EXPECT_EQ(text.find("Gelu(x) {approximate=tanh}") != std::string::npos, order < 3);
     EXPECT_EQ(text.find("Tanh") != std::string::npos, order == 3);
+  }
+}
+
+// To the end of a size that is not known is ONNX's largest integer, or more.
+TEST(a_slice_of_everything_goes) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 4});
+  const auto ints = [&](const char* name, std::vector<int64_t> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return constant<int64_t>(&g, name, DType::kI64, {count}, std::move(values));
+  };
+  const ValueId zero = ints("zero", {0}), one = ints("one", {1}), most = ints("most", {INT32_MAX});
+  const ValueId zeros = ints("zeros", {0, 0}), ends = ints("ends", {INT64_MAX, 4});
+  const ValueId back = ints("back", {-1}), two = ints("two", {2}), four = ints("four", {4});
+  g.add_output(node(&g, "Slice", {x, zeros, ends}), "all");
+  g.add_output(node(&g, "Slice", {x, zero, four, back}), "columns");
+  g.add_output(node(&g, "Slice", {x, zero, most, zero, one}), "rows");
+  g.add_output(node(&g, "Slice", {x, zero, four, zero}), "few_rows");
+  g.add_output(node(&g, "Slice", {x, zero, ints("billion", {1'000'000'000}), zero}), "many_rows");
+  const ValueId wide = g.add_input("wide", tensor(DType::kF32, {"n", 1 << 16}));
+  g.add_output(node(&g, "Slice", {wide, zero, ints("billion", {1'000'000'000}), zero}), "no_more");
+  g.add_output(node(&g, "Slice", {x, zero, most, one, two}), "every_second");
+  g.add_output(node(&g, "Slice", {x, one, four, one}), "all_but_one");
+  EXPECT_EQ(after(simplify_tensors, g),
+            "input x : f32[n, 4]\n"
+            "input wide : f32[n, 65536]\n"
+            "constant zero : i64[1]\n"
+            "constant four : i64[1]\n"
+            "constant billion : i64[1]\n"
+            "constant most : i64[1]\n"
+            "constant one : i64[1]\n"
+            "constant two : i64[1]\n"
+            "%4 : f32[?, 4] = Slice(x, zero, four, zero)\n"
+            "%6 : f32[?, 4] = Slice(x, zero, billion, zero)\n"
+            "%10 : f32[n, 2] = Slice(x, zero, most, one, two)\n"
+            "%11 : f32[n, 3] = Slice(x, one, four, one)\n"
+            "output all = x\n"
+            "output columns = x\n"
+            "output rows = x\n"
+            "output few_rows = %4\n"
+            "output many_rows = %6\n"
+            "output no_more = wide\n"
+            "output every_second = %10\n"
+            "output all_but_one = %11\n");
+}
+
+// Where only sizes of 1 move, elements stay where they are.
+TEST(a_transpose_of_ones_is_a_reshape) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 5, 1, 4});
+  const ValueId z = g.add_input("z", tensor(DType::kF32, {"n", "m", 1}));
+  const auto turned = [&](ValueId of, ops::Ints perm) {
+    return node(&g, "Transpose", {of}, {{"perm", std::move(perm)}});
+  };
+  g.add_output(turned(x, {0, 2, 1, 3}), "a");
+  g.add_output(turned(x, {2, 0, 1, 3}), "b");
+  g.add_output(turned(x, {0, 3, 1, 2}), "c");
+  g.add_output(turned(z, {0, 2, 1}), "d");
+  EXPECT_EQ(after(simplify_tensors, g),
+            "input x : f32[n, 5, 1, 4]\n"
+            "input z : f32[n, m, 1]\n"
+            "constant  : i64[4]\n"
+            "constant  : i64[4]\n"
+            "%3 : f32[n, 1, 5, 4] = Reshape(x, %2)\n"
+            "%5 : f32[1, n, 5, 4] = Reshape(x, %4)\n"
+            "%6 : f32[n, 4, 5, 1] = Transpose(x) {perm=[0, 3, 1, 2]}\n"
+            "%7 : f32[n, 1, m] = Transpose(z) {perm=[0, 2, 1]}\n"
+            "output a = %3\n"
+            "output b = %5\n"
+            "output c = %6\n"
+            "output d = %7\n");
+}
+
+// A bias with dimensions of 1 in front is one, unless the result would get more dimensions.
+TEST(a_bias_may_have_ones_in_front) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 2});
+  const ValueId w = floats(&g, "w", {2, 3}, {1, 2, 3, 4, 5, 6});
+  const ValueId b = floats(&g, "b", {1, 3}, {1, 2, 3});
+  const ValueId deep = floats(&g, "deep", {1, 1, 3}, {1, 2, 3});
+  g.add_output(node(&g, "Tanh", {node(&g, "Add", {node(&g, "MatMul", {x, w}), b})}), "y");
+  g.add_output(node(&g, "Tanh", {node(&g, "Add", {node(&g, "MatMul", {x, w}), deep})}), "z");
+  EXPECT_EQ(after(fuse_linear, g),
+            "input x : f32[n, 2]\n"
+            "constant w : f32[2, 3]\n"
+            "constant b : f32[3]\n"
+            "constant deep : f32[1, 1, 3]\n"
+            "%3 : f32[n, 3] = lmnative.Linear(x, w, b) {activation=Tanh}\n"
+            "%5 : f32[1, n, 3] = lmnative.Linear(x, w, -, deep)\n"
+            "%6 : f32[1, n, 3] = Tanh(%5)\n"
+            "output y = %3\n"
+            "output z = %6\n");
+}
+
+// Rows of infinities, numbers in another order, and several ids in a row stay a product.
+TEST(products_that_are_of_no_one_hot_rows_stay) {
+  for (int form = 0; form < 3; ++form) {
+    Graph g;
+    const ValueId ids = g.add_input("ids", tensor(DType::kI64, {"n", form == 2 ? 2 : 1}));
+    const ValueId numbers =
+        constant<int64_t>(&g, "numbers", DType::kI64, {2}, {form == 1 ? 1 : 0, form == 1 ? 0 : 1});
+    const ValueId hot = node(&g, "Cast", {node(&g, "Equal", {ids, numbers})}, {{"to", int64_t{1}}});
+    const float last = form == 0 ? HUGE_VALF : 4.0f;
+    g.add_output(node(&g, "MatMul", {hot, floats(&g, "w", {2, 2}, {1, 2, 3, last})}), "y");
+    EXPECT_EQ(after(gather_one_hot, g), to_text(g));
   }
 }
 

@@ -266,13 +266,21 @@ PASS_TEST(simplify_tensors) {
   y = node(&g, "Reshape", {y, ints(&g, "second", {-1, 6})});
   y = node(&g, "Cast", {y}, {{"to", int64_t{1}}});
   g.add_output(node(&g, "Sub", {y, number(&g, "zero", 0)}), "y");
-  g.add_output(node(&g, "Neg", {node(&g, "Dropout", {x})}), "z");
+  ValueId z = node(&g, "Unsqueeze", {node(&g, "Dropout", {x}), ints(&g, "axis", {3})});
+  z = node(&g, "Slice",
+           {z, ints(&g, "from", {0}), ints(&g, "to", {INT32_MAX}), ints(&g, "in", {0})});
+  g.add_output(node(&g, "Neg", {node(&g, "Transpose", {z}, {{"perm", ops::Ints{0, 3, 1, 2}}})}),
+               "z");
   expect_pass("simplify_tensors", g,
               "input x : f32[n, 2, 3]\n"
               "constant one : f32[1]\n"
               "constant first : i64[2]\n"
               "constant second : i64[2]\n"
               "constant zero : f32[]\n"
+              "constant axis : i64[1]\n"
+              "constant from : i64[1]\n"
+              "constant to : i64[1]\n"
+              "constant in : i64[1]\n"
               "%1 : f32[n, 2, 3] = Identity(x)\n"
               "%3 : f32[n, 2, 3] = Mul(%1, one)\n"
               "%4 : f32[3, n, 2] = Transpose(%3) {perm=[2, 0, 1]}\n"
@@ -282,19 +290,26 @@ PASS_TEST(simplify_tensors) {
               "%10 : f32[?, 6] = Cast(%9) {to=1}\n"
               "%12 : f32[?, 6] = Sub(%10, zero)\n"
               "%13 : f32[n, 2, 3] = Dropout(x)\n"
-              "%14 : f32[n, 2, 3] = Neg(%13)\n"
+              "%15 : f32[n, 2, 3, 1] = Unsqueeze(%13, axis)\n"
+              "%19 : f32[n, 2, 3, 1] = Slice(%15, from, to, in)\n"
+              "%20 : f32[n, 1, 2, 3] = Transpose(%19) {perm=[0, 3, 1, 2]}\n"
+              "%21 : f32[n, 1, 2, 3] = Neg(%20)\n"
               "output y = %12\n"
-              "output z = %14\n",
+              "output z = %21\n",
               "input x : f32[n, 2, 3]\n"
               "constant first : i64[2]\n"
               "constant second : i64[2]\n"
+              "constant axis : i64[1]\n"
+              "constant  : i64[4]\n"
               "%1 : f32[3, n, 2] = Transpose(x) {perm=[2, 0, 1]}\n"
               "%2 : f32[n, 3, 2] = Transpose(x) {perm=[0, 2, 1]}\n"
               "%4 : f32[?, 2] = Reshape(%2, first)\n"
               "%6 : f32[n, 6] = Reshape(%2, second)\n"
-              "%7 : f32[n, 2, 3] = Neg(x)\n"
+              "%8 : f32[n, 2, 3, 1] = Unsqueeze(x, axis)\n"
+              "%10 : f32[n, 1, 2, 3] = Reshape(%8, %9)\n"
+              "%11 : f32[n, 1, 2, 3] = Neg(%10)\n"
               "output y = %6\n"
-              "output z = %7\n",
+              "output z = %11\n",
               kSameBits, kRows);
 }
 
@@ -475,6 +490,52 @@ PASS_TEST(fuse_attention) {
               kOtherOrder, {{{"b", 1}, {"t", 1}, {"s", 1}}, {{"b", 2}, {"t", 3}, {"s", 70}}});
 }
 
+// Ids from -6 to 6, of which five have rows: the others have zeros.
+PASS_TEST(gather_one_hot) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 3});
+  const ValueId scaled = node(&g, "Mul", {x, number(&g, "six", 6.5f)});
+  const ValueId ids = node(&g, "Cast", {scaled}, {{"to", int64_t{6}}});
+  const ValueId column = node(&g, "Unsqueeze", {ids, ints(&g, "axis", {2})});
+  const ValueId numbers = constant<int32_t>(&g, "numbers", DType::kI32, {1, 5}, {0, 1, 2, 3, 4});
+  const ValueId hot =
+      node(&g, "Cast", {node(&g, "Equal", {column, numbers})}, {{"to", int64_t{1}}});
+  g.add_output(node(&g, "MatMul", {hot, spread(&g, "w", {5, 7})}, {}, "rows"), "y");
+  expect_pass("gather_one_hot", g,
+              "input x : f32[n, 3]\n"
+              "constant six : f32[]\n"
+              "constant axis : i64[1]\n"
+              "constant numbers : i32[1, 5]\n"
+              "constant w : f32[5, 7]\n"
+              "%2 : f32[n, 3] = Mul(x, six)\n"
+              "%3 : i32[n, 3] = Cast(%2) {to=6}\n"
+              "%5 : i32[n, 3, 1] = Unsqueeze(%3, axis)\n"
+              "%7 : bool[n, 3, 5] = Equal(%5, numbers)\n"
+              "%8 : f32[n, 3, 5] = Cast(%7) {to=1}\n"
+              "%10 : f32[n, 3, 7] = MatMul(%8, w)  # rows\n"
+              "output y = %10\n",
+              "input x : f32[n, 3]\n"
+              "constant six : f32[]\n"
+              "constant axis : i64[1]\n"
+              "constant numbers : i32[1, 5]\n"
+              "constant w : f32[7, 7]\n"
+              "constant  : i64[1]\n"
+              "constant  : i32[]\n"
+              "constant  : i32[]\n"
+              "constant  : i32[]\n"
+              "%2 : f32[n, 3] = Mul(x, six)\n"
+              "%3 : i32[n, 3] = Cast(%2) {to=6}\n"
+              "%5 : i32[n, 3, 1] = Unsqueeze(%3, axis)\n"
+              "%7 : bool[n, 3, 5] = Equal(%5, numbers)\n"
+              "%8 : f32[n, 3, 5] = Cast(%7) {to=1}\n"
+              "%11 : i32[n, 3] = Squeeze(%5, %10)  # rows\n"
+              "%14 : i32[n, 3] = Clip(%11, %12, %13)  # rows\n"
+              "%16 : i32[n, 3] = Add(%14, %15)  # rows\n"
+              "%17 : f32[n, 3, 7] = Gather(w, %16) {axis=0}  # rows\n"
+              "output y = %17\n",
+              kSameBits, kRows);
+}
+
 PASS_TEST(fold_batch_norm) {
   Graph g;
   const ValueId x = input(&g, {"n", 2, 6, 5});
@@ -568,14 +629,14 @@ PASS_TEST(fuse_linear) {
                              {{"transB", int64_t{1}}}, "first");
   ValueId y = node(&g, "Add",
                    {node(&g, "MatMul", {first, spread(&g, "w", {20, 24})}, {}, "second"),
-                    spread(&g, "b", {24})});
+                    spread(&g, "b", {1, 24})});
   g.add_output(node(&g, "Add", {node(&g, "Tanh", {y}), x}), "y");
   expect_pass("fuse_linear", g,
               "input x : f32[n, 24]\n"
               "constant v : f32[20, 24]\n"
               "constant c : f32[20]\n"
               "constant w : f32[20, 24]\n"
-              "constant b : f32[24]\n"
+              "constant b : f32[1, 24]\n"
               "%3 : f32[n, 20] = Gemm(x, v, c) {transB=1}  # first\n"
               "%5 : f32[n, 24] = MatMul(%3, w)  # second\n"
               "%7 : f32[n, 24] = Add(%5, b)\n"
