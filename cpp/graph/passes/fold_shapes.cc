@@ -141,7 +141,11 @@ class ShapeFolder {
       rewriter_.replace(node.outputs[0], x);
       return true;
     }
-    if (are_numbers(*wanted) || node.attributes.get_or<int64_t>("allowzero", 0) != 0) return false;
+    const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
+    const bool allows_zero = node.attributes.get_or<int64_t>("allowzero", 0) != 0;
+    if (are_numbers(*wanted) ||
+        (allows_zero && std::any_of(wanted->begin(), wanted->end(), is_zero)))
+      return false;
     return reshape(node, x, type.dims, *wanted);
   }
 
@@ -192,8 +196,7 @@ class ShapeFolder {
     if (unknown > 0 && (unknown > 1 || counted + 1 != wanted.size())) return false;
     const ValueId shape = add_integers(&rewriter_, std::move(sizes),
                                        node.name.empty() ? node.name : node.name + ".shape");
-    LMN_ASSIGN_OR_RETURN(const ValueId y,
-                         rewriter_.add(node.op, {x, shape}, node.attributes, node.name));
+    LMN_ASSIGN_OR_RETURN(const ValueId y, rewriter_.add(node.op, {x, shape}, {}, node.name));
     rewriter_.replace(node.outputs[0], y);
     return true;
   }

@@ -29,6 +29,8 @@ constexpr Pass kPasses[] = {
     {"fuse_convolution", fuse_convolution},
     {"fuse_linear", fuse_linear},
     {"fuse_integer_linear", fuse_integer_linear},
+    // After the products that take sums along.
+    {"fuse_skip_norm", fuse_skip_norm},
     {"hoist_gather", hoist_gather},
     // Before merge_linears: a gate and an up of one type are better interleaved than side by side.
     {"merge_gate_up", merge_gate_up},

@@ -74,6 +74,8 @@ Result<Graph> fuse_linear(const Graph& graph, const PassOptions& options);
 // MatMulInteger with constant weights, its scales, bias and activation -> lmnative.IntegerLinear;
 // DynamicQuantizeLinear -> lmnative.BlockRanges, QuantizeByRanges.
 Result<Graph> fuse_integer_linear(const Graph& graph, const PassOptions& options);
+// LayerNormalization(a + b) -> com.microsoft.SkipLayerNormalization.
+Result<Graph> fuse_skip_norm(const Graph& graph, const PassOptions& options);
 // Operators of elements on float32 that read each other -> lmnative.ElementwiseChain.
 Result<Graph> fuse_elementwise(const Graph& graph, const PassOptions& options);
 // gather_rows(f(x, y), i) -> f(gather_rows(x, i), gather_rows(y, i)) for row-wise f: logits, and

@@ -222,6 +222,10 @@ class Analysis {
         op == "RMSNormalization") {
       return only_first() && input_axis(0) == axes_[at(out)] && axis_attribute(-1) > input_axis(0);
     }
+    if (op == "com.microsoft.SkipLayerNormalization") {
+      return aligned() && carries(node, 0) && from_end(node.inputs[0]) >= 2 &&
+             node.outputs.size() == 1;
+    }
     if (op == "Reshape" || op == "Flatten" || op == "Squeeze" || op == "Unsqueeze")
       return only_first() && input_axis(0) == 0 && axes_[at(out)] == 0;
     if (op == "Transpose") {

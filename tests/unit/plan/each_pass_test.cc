@@ -194,7 +194,7 @@ PASS_TEST(fold_shapes) {
   const ValueId sum = node(&g, "ReduceSum", {y, ints(&g, "axes", {1})});
   g.add_output(node(&g, "Sub", {y, node(&g, "Expand", {sum, means})}, {}, "y"), "y");
   g.add_output(node(&g, "Expand", {y, flat}), "same");
-  g.add_output(node(&g, "Reshape", {x, wide(all)}, {}, "turned"), "z");
+  g.add_output(node(&g, "Reshape", {x, wide(all)}, {{"allowzero", int64_t{1}}}, "turned"), "z");
   g.add_output(wide(columns), "columns");
   expect_pass("fold_shapes", g,
               "input x : f32[n, 2, 3]\n"
@@ -219,7 +219,7 @@ PASS_TEST(fold_shapes) {
               "%19 : f32[?, ?] = Sub(%15, %18)  # y\n"
               "%20 : f32[?, ?] = Expand(%15, %10)\n"
               "%21 : i64[3] = Cast(%12) {to=7}\n"
-              "%22 : f32[?, ?, ?] = Reshape(x, %21)  # turned\n"
+              "%22 : f32[?, ?, ?] = Reshape(x, %21) {allowzero=1}  # turned\n"
               "%23 : i64[1] = Cast(%7) {to=7}\n"
               "output y = %19\n"
               "output same = %20\n"
@@ -695,6 +695,44 @@ PASS_TEST(fuse_integer_linear) {
       "%10 : f32[n, 10] = lmnative.IntegerLinear(%2, %3, %4, w, scale, zero, b) {activation=Relu}\n"
       "output y = %10\n",
       kSameBits, kRows);
+}
+
+PASS_TEST(fuse_skip_norm) {
+  Graph g;
+  const ValueId x = input(&g, {"n", 40}), z = input_named(&g, "z", {"n", 40});
+  const ValueId gamma = spread(&g, "gamma", {40}), beta = spread(&g, "beta", {40});
+  const ValueId first = node(&g, "LayerNormalization", {node(&g, "Add", {x, z}), gamma, beta},
+                             {{"epsilon", 1e-3f}}, "first");
+  const ValueId read_twice = node(&g, "Add", {first, x});
+  const ValueId second = node(&g, "LayerNormalization", {read_twice, gamma}, {}, "second");
+  const ValueId sum = node(&g, "Add", {second, read_twice});
+  g.add_output(node(&g, "LayerNormalization", {sum, gamma}, {{"axis", int64_t{1}}}, "third"), "y");
+  expect_pass("fuse_skip_norm", g,
+              "input x : f32[n, 40]\n"
+              "input z : f32[n, 40]\n"
+              "constant gamma : f32[40]\n"
+              "constant beta : f32[40]\n"
+              "%4 : f32[n, 40] = Add(x, z)\n"
+              "%5 : f32[n, 40] = LayerNormalization(%4, gamma, beta) {epsilon=0.001}  # first\n"
+              "%6 : f32[n, 40] = Add(%5, x)\n"
+              "%7 : f32[n, 40] = LayerNormalization(%6, gamma)  # second\n"
+              "%8 : f32[n, 40] = Add(%7, %6)\n"
+              "%9 : f32[n, 40] = LayerNormalization(%8, gamma) {axis=1}  # third\n"
+              "output y = %9\n",
+              "input x : f32[n, 40]\n"
+              "input z : f32[n, 40]\n"
+              "constant gamma : f32[40]\n"
+              "constant beta : f32[40]\n"
+              "%2 : f32[n, 40] = Add(x, z)\n"
+              "%5 : f32[n, 40] = com.microsoft.SkipLayerNormalization(x, z, gamma, beta) "
+              "{epsilon=0.001}  # first\n"
+              "%6 : f32[n, 40] = Add(%5, x)\n"
+              "%7 : f32[n, 40] = LayerNormalization(%6, gamma)  # second\n"
+              "%8 : f32[n, 40] = Add(%7, %6)\n"
+              "%9 : f32[n, 40] = com.microsoft.SkipLayerNormalization(%7, %6, gamma) "
+              "{epsilon=1e-05}  # third\n"
+              "output y = %9\n",
+              kSameBits, kRows);
 }
 
 PASS_TEST(fuse_elementwise) {
