@@ -10,6 +10,7 @@ from lmnative import _lmnative
 from lmnative._progress import reporter
 from lmnative._record import Record
 from lmnative.errors import InvalidArgumentError
+from lmnative.sampling import path_bytes
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
@@ -134,12 +135,8 @@ class Model:
     ) -> None:
         if read_mode not in READ_MODES:
             raise InvalidArgumentError(f"read_mode is {read_mode!r}, must be one of {', '.join(map(repr, READ_MODES))}")
-        path = os.fspath(model)
-        encoded = os.fsencode(path)
-        if b"\0" in encoded:
-            raise InvalidArgumentError(f"path {path!r} holds a NUL byte")
         with reporter(progress) as report:
-            self._handle = _lmnative.Model(encoded, READ_MODES[read_mode], report)
+            self._handle = _lmnative.Model(path_bytes("path", model), READ_MODES[read_mode], report)
         self.info = ModelInfo(**self._handle.info())
         """Facts about the model (ModelInfo)."""
         self._tensors: tuple[TensorInfo, ...] | None = None

@@ -14,6 +14,7 @@ from lmnative.errors import InvalidArgumentError
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
+    import os
     from typing import Any, TypedDict
 
     class GenerateOptions(TypedDict, total=False):
@@ -43,6 +44,16 @@ if TYPE_CHECKING:
         keep_special: bool
         parse_special: bool
         add_bos: bool | None
+
+
+def path_bytes(name: str, path: str | os.PathLike[str]) -> bytes:
+    """The path as C takes it; InvalidArgumentError where C would see the end of it inside."""
+    import os
+
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise InvalidArgumentError(f"{name} {os.fspath(path)!r} holds a NUL byte")
+    return encoded
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:

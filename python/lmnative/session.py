@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lmnative import _lmnative
 from lmnative.errors import InvalidArgumentError
-from lmnative.sampling import integer, tristate
+from lmnative.sampling import integer, path_bytes, tristate
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Session:
         if isinstance(model, Graph):
             source = model._handle
         else:
-            source = os.fsencode(model) if isinstance(model, (str, os.PathLike)) else bytes(model)
+            source = path_bytes("path", model) if isinstance(model, (str, os.PathLike)) else bytes(model)
         self._handle = _lmnative.Session(
             source,
             is_path,
@@ -123,7 +123,7 @@ class Session:
             tristate(optimize),
             integer("max_shapes", max_shapes, 0, 2**32 - 1),
             integer("max_arena_bytes", max_arena_bytes, 0, 2**64 - 1),
-            None if base_folder is None else os.fsdecode(base_folder),
+            None if base_folder is None else os.fsdecode(path_bytes("base_folder", base_folder)),
             integer("max_run_ms", max_run_ms, 0, 2**32 - 1),
             _RUNNERS.index(runner),
             integer("batch_window_us", batch_window_us, 0, 2**32 - 1),

@@ -46,6 +46,7 @@ TYPES = (
 ONNX_NAME = {ours: onnx for ours, onnx, _ in TYPES}
 NUMPY_NAME = {ours: numpy for ours, _, numpy in TYPES}
 FROM_NUMPY = {numpy: ours for ours, _, numpy in TYPES}
+MAX_RANK = 8  # of include/lmnative/session_value.h
 # How numpy without ml_dtypes holds an element of the other types.
 STORAGE = {"bf16": "uint16", "i4": "int8", "i2": "int8"}
 NARROW = frozenset(ours for ours, _, numpy in TYPES if numpy != "object" and not hasattr(np, numpy))
@@ -97,7 +98,8 @@ def tensor_value(source: Any, dtype: str, what: str) -> SessionValue:
     """A tensor from an array, a tensor of another library, a number, or nested lists of numbers or strings."""
     if not isinstance(source, np.ndarray):
         if hasattr(source, "__dlpack__") and not isinstance(source, np.generic):
-            return _foreign(source, dtype, what)
+            # Of x.conj().imag torch lends the memory, whose signs are still to be changed.
+            return _foreign(source.resolve_neg() if _is_negated(source) else source, dtype, what)
         try:
             source = (
                 np.asarray(source, _numpy_type(dtype)) if not isinstance(source, np.generic) else np.asarray(source)
@@ -108,6 +110,8 @@ def tensor_value(source: Any, dtype: str, what: str) -> SessionValue:
             raise TypeError(f"{what} must be an array of {NUMPY_NAME[dtype]}")
     if source.dtype.kind in "OSUT":
         return SessionValue.strings(list(source.shape), [_text(item, what) for item in source.reshape(-1).tolist()])
+    if source.ndim > MAX_RANK:
+        raise InvalidArgumentError(f"{what} has {source.ndim} dimensions; {MAX_RANK} at most")
     name = source.dtype.name
     ours = FROM_NUMPY.get(name)
     if ours is None:
@@ -146,6 +150,8 @@ def buffer_value(source: Any, dtype: str, what: str, writable: bool) -> SessionV
     contiguous = getattr(source, "is_contiguous", None)
     if callable(contiguous) and not contiguous():
         raise InvalidArgumentError(f"{what} must be a compact tensor (contiguous())")
+    if _is_negated(source):
+        raise InvalidArgumentError(f"{what} has its signs to be changed yet (resolve_neg())")
     return _foreign(source, dtype, what)
 
 
@@ -181,6 +187,11 @@ def _numpy_type(dtype: str) -> np.dtype:
             return np.dtype(_storage(dtype))
         return np.dtype(getattr(ml_dtypes, name, _storage(dtype)))
     return np.dtype(name)
+
+
+def _is_negated(source: Any) -> bool:
+    is_neg = getattr(source, "is_neg", None)
+    return callable(is_neg) and bool(is_neg())
 
 
 def _foreign(source: Any, dtype: str, what: str) -> SessionValue:

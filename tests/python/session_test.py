@@ -104,6 +104,10 @@ def test_torch(session, a):
     assert np.array_equal(session.run(None, {"A": torch.from_numpy(a).T.contiguous().T})[0], expected(a))
     with pytest.raises(lmnative.InvalidArgumentError, match="input 'A' cannot be lent"):
         session.run(None, {"A": torch.from_numpy(a).requires_grad_()})
+    negated = torch.complex(torch.zeros(5, 4), -torch.from_numpy(a)).conj().imag
+    assert negated.is_neg() and np.array_equal(session.run(None, {"A": negated})[0], expected(a))
+    with pytest.raises(lmnative.InvalidArgumentError, match="contiguous|resolve_neg"):
+        session.bind({"A": negated}, {"C": torch.zeros(5, 3)})
     c = torch.zeros(5, 3)
     binding = session.bind({"A": torch.from_numpy(a)}, {"C": c})
     a += 1
@@ -185,6 +189,7 @@ def test_bindings_refuse_what_they_would_copy(session, a):
         ({"A": np.zeros((1, 4))}, lmnative.InvalidArgumentError, "input 'A' is f64"),
         ({"A": np.zeros((1, 5), np.float32)}, lmnative.InvalidArgumentError, "input 'A' is f32"),
         ({"A": np.zeros(4, np.float32)}, lmnative.InvalidArgumentError, "input 'A' is f32"),
+        ({"A": np.zeros((1,) * 9, np.float32)}, lmnative.InvalidArgumentError, "input 'A' has 9 dimensions; 8 at most"),
         ({"A": np.zeros((1, 4), complex)}, TypeError, "input 'A' is an array of complex128"),
         ({"A": "text"}, TypeError, "input 'A'"),
         ({"A": object()}, TypeError, "input 'A'"),
@@ -205,6 +210,9 @@ def test_wrong_names_of_outputs(session, a):
 def test_wrong_files(tmp_path):
     with pytest.raises(lmnative.NotFoundError, match="nothing_here"):
         lmnative.Session(tmp_path / "nothing_here.onnx")
+    for path, folder in ((f"{MODEL}\0", None), (MODEL, "\0")):
+        with pytest.raises(lmnative.InvalidArgumentError, match="holds a NUL byte"):
+            lmnative.Session(path, base_folder=folder)
     with pytest.raises(lmnative.CorruptError):
         lmnative.Session(b"\xff" * 100)
     with pytest.raises(lmnative.InvalidArgumentError, match="threads"):
