@@ -20,6 +20,7 @@ import argparse
 import collections
 import copy
 import dataclasses
+import faulthandler
 import importlib.util
 import json
 import os
@@ -296,6 +297,7 @@ WRONG, NO_MEMORY = 100, 101
 def child(model: bytes, folder: Path, most_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     allow_seconds(SECONDS)
+    faulthandler.register(signal.SIGALRM, chain=True)  # says where it waits
     signal.alarm(MAX_WAIT_SECONDS)
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + (4 << 30), now + (4 << 30)))
