@@ -120,6 +120,14 @@ TEST(models_whose_rows_meet_are_not_batched) {
     return node(g, Op::kSub, {x, mean});
   }));
   EXPECT(!with([&](Graph* g, ValueId x) { return node(g, Op::kShape, {x}); }));
+  // What passes make of several operators.
+  EXPECT(with([&](Graph* g, ValueId x) {
+    return node(g, Op::kElementwiseChain, {x}, {{"steps", ops::Strings{"Exp x0", "Mul t0 x0"}}});
+  }));
+  EXPECT(with([&](Graph* g, ValueId x) {
+    const ValueId gamma = g->add_constant(graph::owned_constant("gamma", std::vector<float>(8)));
+    return node(g, Op::kSkipLayerNormalization, {x, node(g, Op::kRelu, {x}), gamma});
+  }));
 }
 
 // Rows that run together are what they are alone, each in its own submission.
