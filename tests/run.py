@@ -10,11 +10,13 @@ set up first (tests/environment.py). The tests of Python run against the install
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,31 +54,54 @@ class Log:
 
     def run(self, *command: object, limit_s: int = 900, environment: dict[str, str] | None = None) -> tuple[int, str]:
         """Exit code and output. A command that takes longer than `limit_s` is ended, with all it started: code 124."""
-        words = [str(word) for word in command]
-        with subprocess.Popen(
-            words,
-            cwd=ROOT,
-            env={**os.environ, **test_environment(), **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:
+        return self.run_together([command], limit_s, environment)[0]
+
+    def run_together(
+        self, commands: list[tuple[object, ...]], limit_s: int, environment: dict[str, str] | None = None
+    ) -> list[tuple[int, str]]:
+        """The same for commands that run at the same time."""
+        lines = [[str(word) for word in command] for command in commands]
+        with contextlib.ExitStack() as open_files:
+            outputs = [open_files.enter_context(tempfile.TemporaryFile()) for _ in lines]
+            surroundings = {**os.environ, **test_environment(), **(environment or {})}
+            processes: list[subprocess.Popen] = []
+            results: list[tuple[int, str]] = []
             try:
-                output, _ = process.communicate(timeout=limit_s)
-                code = process.returncode
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
-                output += f"\nended after {limit_s} s\n".encode()
-                code = 124
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
-        text = output.decode("utf-8", "replace")
-        with self.path.open("a") as log:
-            log.write(f"$ {' '.join(words)}\n{text}\n")
-        return code, text
+                for line, output in zip(lines, outputs, strict=True):
+                    processes.append(
+                        subprocess.Popen(
+                            line,
+                            cwd=ROOT,
+                            env=surroundings,
+                            stdin=subprocess.DEVNULL,
+                            stdout=output,
+                            stderr=subprocess.STDOUT,
+                            start_new_session=True,
+                        )
+                    )
+                end = time.monotonic() + limit_s
+                for line, output, process in zip(lines, outputs, processes, strict=True):
+                    code, remark = 124, f"\nended after {limit_s} s\n"
+                    try:
+                        code, remark = process.wait(max(0.0, end - time.monotonic())), ""
+                    except subprocess.TimeoutExpired:
+                        end_group(process)
+                    output.seek(0)
+                    text = output.read().decode("utf-8", "replace") + remark
+                    with self.path.open("a") as log:
+                        log.write(f"$ {' '.join(line)}\n{text}\n")
+                    results.append((code, text))
+            finally:
+                for process in processes:
+                    end_group(process)
+        return results
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """Ends a process that runs in a session of its own, with all it started there."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_environment() -> dict[str, str]:
@@ -150,7 +175,7 @@ def stage_native(log: Log) -> Result:
     failed = configure(
         log, RELEASE, "-DLMN_BUILD_TESTS=ON", "-DLMN_BUILD_PYTHON=OFF", "-DCMAKE_BUILD_TYPE=Release"
     ) or build(log, RELEASE, "lmnative", "tests")
-    return failed or ctest(log, RELEASE)
+    return failed or ctest(log, RELEASE, jobs=JOBS)
 
 
 def stage_abi(log: Log) -> Result:
@@ -160,12 +185,21 @@ def stage_abi(log: Log) -> Result:
 
 
 def stage_python(log: Log) -> Result:
-    """The Python package and the command line, as installed."""
-    junit = LOGS / "python.xml"
-    junit.unlink(missing_ok=True)
-    _, output = log.run(env.VENV_PYTHON, "-m", "pytest", f"--junitxml={junit}", "tests/python", limit_s=1500)
-    print(*(line for line in output.splitlines() if line.startswith("note: ")), sep="\n")
-    return from_pytest(junit) if junit.exists() else Result.one("pytest", ok=False)
+    """The Python package and the command line, as installed; the files are dealt out to one process for each CPU."""
+    files = sorted(ROOT.glob("tests/python/*_test.py"), key=lambda path: -path.stat().st_size)
+    shares = [share for i in range(int(JOBS)) if (share := files[i :: int(JOBS)])]
+    reports = [LOGS / f"python{i}.xml" for i in range(len(shares))]
+    for report in reports:
+        report.unlink(missing_ok=True)
+    pytest = (env.VENV_PYTHON, "-m", "pytest")
+    commands = [(*pytest, f"--junitxml={report}", *share) for report, share in zip(reports, shares, strict=True)]
+    result = Result()
+    for (_, output), report in zip(log.run_together(commands, limit_s=1500), reports, strict=True):
+        for line in output.splitlines():
+            if line.startswith("note: "):
+                print(line)
+        result.add(from_pytest(report) if report.exists() else Result.one("pytest", ok=False))
+    return result
 
 
 def stage_asan(log: Log) -> Result:
