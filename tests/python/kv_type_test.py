@@ -34,9 +34,12 @@ def test_memory(model_path, kv_type):
         assert llm.generate([504, 3575, 282, 4649, 314], max_tokens=1).token_ids == [7042]
 
 
-def test_logits(llm, q8, document, note):
-    ids = document[:256]
-    exact, rounded = np.from_dlpack(llm.score(ids)), np.from_dlpack(q8.score(ids))
+def test_logits(model_path, document, note):
+    scores = {}
+    for kv_type in ("f16", "q8_0"):  # with inputs of 16 bits, so that the cache is what differs
+        with lmnative.LLM(model_path, threads=2, context_tokens=256, kv_type=kv_type, activation_bits=16) as llm:
+            scores[kv_type] = np.array(llm.score(document[:256]))
+    exact, rounded = scores["f16"], scores["q8_0"]
     difference = rounded - exact
     difference -= difference.mean(axis=-1, keepdims=True)
     rms = float(np.sqrt((difference**2).mean()))
