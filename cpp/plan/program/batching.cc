@@ -107,7 +107,10 @@ bool is_per_image(std::string_view op) {
                              "DepthToSpace",
                              "SpaceToDepth",
                              "InstanceNormalization",
-                             "BatchNormalization"};
+                             "BatchNormalization",
+                             "lmnative.MaxPool",
+                             "lmnative.AveragePool",
+                             "lmnative.GlobalAveragePool"};
   return kOps.contains(op);
 }
 
@@ -210,6 +213,10 @@ class Analysis {
     if (is_per_image(op))
       return only_first() && input_axis(0) == 0 && axes_[at(out)] == 0 &&
              node.outputs.size() == 1 && attribute("training_mode", 0) == 0;
+    if (op == "lmnative.Conv") {  // its last operand is added
+      return carries(node, 0) && input_axis(0) == 0 && axes_[at(out)] == 0 && !carries(node, 1) &&
+             !carries(node, 2) && (node.input(3) == graph::kNone || carries(node, 3)) && aligned();
+    }
     if (op == "MatMul") {
       return aligned() && (!carries(node, 0) || from_end(node.inputs[0]) >= 2) &&
              (!carries(node, 1) || from_end(node.inputs[1]) >= 3);

@@ -124,6 +124,18 @@ TEST(models_whose_rows_meet_are_not_batched) {
   EXPECT(with([&](Graph* g, ValueId x) {
     return node(g, Op::kElementwiseChain, {x}, {{"steps", ops::Strings{"Exp x0", "Mul t0 x0"}}});
   }));
+  const auto images = [&](Graph* g, ValueId x, bool residual) {
+    auto sizes = std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{0, 2, 4});
+    const ValueId shape = g->add_constant(
+        "shape", {DType::kI64, {3}, reinterpret_cast<std::byte*>(sizes->data()), sizes});
+    const ValueId image = node(g, Op::kReshape, {x, shape});
+    std::vector<ValueId> inputs{image, g->add_constant("w", numbers({4, 4, 1}, 3))};
+    if (residual) inputs.insert(inputs.end(), {graph::kNone, image});
+    const ValueId y = node(g, Op::kChannelsLastConv, std::move(inputs));
+    return node(g, Op::kChannelsLastGlobalAveragePool, {y});
+  };
+  EXPECT(with([&](Graph* g, ValueId x) { return images(g, x, false); }));
+  EXPECT(with([&](Graph* g, ValueId x) { return images(g, x, true); }));
   EXPECT(with([&](Graph* g, ValueId x) {
     const ValueId gamma = g->add_constant(graph::owned_constant("gamma", std::vector<float>(8)));
     return node(g, Op::kSkipLayerNormalization, {x, node(g, Op::kRelu, {x}), gamma});
