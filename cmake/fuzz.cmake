@@ -4,46 +4,59 @@
 #   CC=clang-14 CXX=clang++-14 cmake -S . -B build/fuzz -G Ninja -DLMN_BUILD_FUZZERS=ON
 #   ninja -C build/fuzz fuzz_gguf fuzz_onnx fuzz_session
 # runs gguf_fuzz, onnx_fuzz and session_fuzz for LMN_FUZZ_SECONDS each, from the seeds of make_FORMAT_corpus.py and what
-# earlier runs added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure and a file crash-* in the build folder,
-# which `FORMAT_fuzz FILE` repeats.
+# earlier runs added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure and a file crash-* in the
+# build folder, which `FORMAT_fuzz FILE` repeats.
 # The sources under test are compiled again here, with the fuzzer's instrumentation: the rooms' objects stay as they are.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "LMN_BUILD_FUZZERS needs Clang: configure with -DCMAKE_CXX_COMPILER=clang++")
 endif()
 set(LMN_FUZZ_SECONDS 60 CACHE STRING "Seconds that each fuzz_* target runs")
+set(LMN_FUZZ_KERNELS "" CACHE FILEPATH
+  "libuninstrumented.a of another build folder: its kernels, and its operators without instrumentation")
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
-set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
-file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS cpp/core/*.cc cpp/formats/*.cc)
-add_library(fuzz_objects OBJECT EXCLUDE_FROM_ALL ${fuzz_sources})
-target_include_directories(fuzz_objects PUBLIC cpp tests/unit)
-target_link_libraries(fuzz_objects PRIVATE lmn_flags)
-target_compile_options(fuzz_objects PUBLIC ${fuzz_flags})
-target_link_options(fuzz_objects PUBLIC ${fuzz_flags})
+set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 
-foreach(format gguf onnx)
+# Sources with the fuzzer's instrumentation, the files of each folder joined where CMAKE_UNITY_BUILD says so.
+function(add_fuzz_objects name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_include_directories(${name} PUBLIC cpp tests/unit)
+  target_link_libraries(${name} PRIVATE lmn_flags)
+  target_compile_options(${name} PUBLIC ${fuzz_flags})
+  target_link_options(${name} PUBLIC ${fuzz_flags})
+endfunction()
+
+# fuzz_FORMAT: makes the seeds and runs FORMAT_fuzz. Without USES_TERMINAL, so that several run at once.
+function(add_fuzzer format seeds megabytes)
   add_executable(${format}_fuzz EXCLUDE_FROM_ALL tests/fuzz/${format}_fuzz.cc)
   target_link_libraries(${format}_fuzz PRIVATE fuzz_objects lmn_flags Threads::Threads)
   set(corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz_${format}_corpus)
+  math(EXPR most_at_once "${megabytes} / 2")
   add_custom_target(fuzz_${format}
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/make_${format}_corpus.py ${corpus}
-    COMMAND $<TARGET_FILE:${format}_fuzz> -max_total_time=${LMN_FUZZ_SECONDS} -max_len=16384 -rss_limit_mb=512
-            -malloc_limit_mb=256 -timeout=5 -print_final_stats=1 ${corpus}
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/${seeds} ${corpus}
+    COMMAND $<TARGET_FILE:${format}_fuzz> -max_total_time=${LMN_FUZZ_SECONDS} -max_len=16384
+            -rss_limit_mb=${megabytes} -malloc_limit_mb=${most_at_once} -timeout=5 -print_final_stats=1 ${corpus}
     DEPENDS ${format}_fuzz
-    VERBATIM)  # without USES_TERMINAL, so that both run at once
-endforeach()
+    VERBATIM)
+endfunction()
 
-# Any bytes as a model that is imported, optimised and run: session_fuzz. Kernels are taken as they are.
-file(GLOB_RECURSE session_sources CONFIGURE_DEPENDS cpp/graph/*.cc cpp/models/onnx/*.cc cpp/ops/*.cc cpp/plan/*.cc)
-add_executable(session_fuzz EXCLUDE_FROM_ALL tests/fuzz/session_fuzz.cc ${session_sources}
-  $<TARGET_OBJECTS:lmn_cpu> $<TARGET_OBJECTS:lmn_memory> $<TARGET_OBJECTS:lmn_parallel>)
-set_target_properties(session_fuzz PROPERTIES UNITY_BUILD OFF)  # files of several rooms
-target_link_libraries(session_fuzz PRIVATE fuzz_objects lmn_flags Threads::Threads)
-set(corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz_session_corpus)
-add_custom_target(fuzz_session
-  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/make_onnx_corpus.py ${corpus}
-  COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_CURRENT_SOURCE_DIR}/tests/onnx/relu_linear.onnx ${corpus}
-  COMMAND $<TARGET_FILE:session_fuzz> -max_total_time=${LMN_FUZZ_SECONDS} -max_len=16384 -rss_limit_mb=1024
-          -malloc_limit_mb=512 -timeout=5 -print_final_stats=1 ${corpus}
-  DEPENDS session_fuzz
-  VERBATIM)
+add_fuzz_objects(fuzz_objects cpp/core/*.cc cpp/formats/*.cc)
+add_fuzzer(gguf make_gguf_corpus.py 512)
+add_fuzzer(onnx make_onnx_corpus.py 512)
+
+# Any bytes as a model that is imported, optimised and run. Kernels are taken as they are.
+add_fuzzer(session make_session_corpus.py 1024)
+set(rooms graph models/onnx plan)
+if(LMN_FUZZ_KERNELS)
+  target_link_libraries(session_fuzz PRIVATE ${LMN_FUZZ_KERNELS})
+else()
+  list(APPEND rooms ops)
+  target_sources(session_fuzz PRIVATE
+    $<TARGET_OBJECTS:lmn_cpu> $<TARGET_OBJECTS:lmn_memory> $<TARGET_OBJECTS:lmn_parallel>)
+endif()
+foreach(room IN LISTS rooms)
+  string(REPLACE / _ name fuzz_${room})
+  add_fuzz_objects(${name} cpp/${room}/*.cc)
+  target_sources(session_fuzz PRIVATE $<TARGET_OBJECTS:${name}>)
+endforeach()

@@ -16,6 +16,12 @@ foreach(room IN LISTS lmn_rooms)
 endforeach()
 add_custom_target(unit_tests DEPENDS ${lmn_test_executables})
 
+# libuninstrumented.a: what the fuzzers take as it is (cmake/fuzz.cmake).
+if(TARGET lmn_cpu AND TARGET lmn_memory AND TARGET lmn_parallel AND TARGET lmn_ops)
+  add_library(uninstrumented STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:lmn_cpu> $<TARGET_OBJECTS:lmn_memory>
+    $<TARGET_OBJECTS:lmn_parallel> $<TARGET_OBJECTS:lmn_ops>)
+endif()
+
 # sampler_bench: what choosing a token costs.
 if(TARGET lmn_engine)
   add_executable(sampler_bench EXCLUDE_FROM_ALL bench/micro/sampler.cc)

@@ -136,10 +136,10 @@ def configure(log: Log, folder: Path, *options: str, **environment: str) -> Resu
     return Result.one(f"configure {folder.name}", ok=False) if code != 0 else None
 
 
-def build(log: Log, folder: Path, *targets: str) -> Result | None:
+def build(log: Log, folder: Path, *targets: str, jobs: str = JOBS) -> Result | None:
     """Builds targets; a Result only if that fails."""
     cmake, _ = env.ensure_cmake()
-    code, _ = log.run(cmake, "--build", folder, "-j", JOBS, "--target", *targets, limit_s=1500)
+    code, _ = log.run(cmake, "--build", folder, "-j", jobs, "--target", *targets, limit_s=1500)
     return Result.one(f"build {folder.name}", ok=False) if code != 0 else None
 
 
@@ -172,10 +172,13 @@ def ctest(
 
 def stage_native(log: Log) -> Result:
     """Unit, conformance and gate tests of the release build."""
-    failed = configure(
+    return build_release(log, "lmnative", "tests") or ctest(log, RELEASE, jobs=JOBS)
+
+
+def build_release(log: Log, *targets: str) -> Result | None:
+    return configure(
         log, RELEASE, "-DLMN_BUILD_TESTS=ON", "-DLMN_BUILD_PYTHON=OFF", "-DCMAKE_BUILD_TYPE=Release"
-    ) or build(log, RELEASE, "lmnative", "tests")
-    return failed or ctest(log, RELEASE, jobs=JOBS)
+    ) or build(log, RELEASE, *targets)
 
 
 def stage_abi(log: Log) -> Result:
@@ -233,21 +236,26 @@ def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -
 
 
 def stage_fuzz(log: Log) -> Result:
-    """The readers of GGUF and ONNX against mutated files, both at once, for a minute."""
+    """The readers of GGUF and ONNX, and sessions of ONNX models, against mutated files, all at once, for a minute."""
     clang = env.find_clang()
     if clang is None:
         return Result.skip("fuzz", "no clang with libFuzzer (Debian: clang and libclang-rt-dev)")
     folder = BUILD / "fuzz"
-    failed = configure(
+    # Kernels are those of the release build, which is there already.
+    failed = build_release(log, "uninstrumented") or configure(
         log,
         folder,
         "-DLMN_BUILD_FUZZERS=ON",
         f"-DLMN_FUZZ_SECONDS={FUZZ_SECONDS}",
+        f"-DLMN_FUZZ_KERNELS={RELEASE / 'libuninstrumented.a'}",
         f"-DCMAKE_CXX_COMPILER={clang}",
         f"-DCMAKE_C_COMPILER={clang.replace('clang++', 'clang')}",
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -gline-tables-only -DNDEBUG",  # compiles fast
     )
-    return failed or Result.one("fuzz", build(log, folder, "fuzz_gguf", "fuzz_onnx") is None)
+    formats = ("gguf", "onnx", "session")
+    failed = failed or build(log, folder, *(f"{name}_fuzz" for name in formats))
+    return failed or Result.one("fuzz", build(log, folder, *(f"fuzz_{name}" for name in formats), jobs="3") is None)
 
 
 def stage_neon(log: Log) -> Result:
