@@ -182,16 +182,19 @@ def alternate(
     for name, run in contenders.items():
         if attempt(name, run, drop) is not None:
             samples[name] = []
+    pause = PAUSE_S if len(samples) > 1 else 0
     for i in range(rounds):
+        time.sleep(pause)
         between()
         order = list(samples) if i % 2 == 0 else list(reversed(samples))
         for name in order:
-            time.sleep(PAUSE_S if len(samples) > 1 else 0)
+            time.sleep(pause)
             measured = attempt(name, contenders[name], drop)
             if measured is None:
                 del samples[name]
             else:
                 samples[name].append(measured)
+    time.sleep(pause)
     between()
     return samples
 
