@@ -27,6 +27,13 @@ if(TARGET lmnative)
   target_compile_definitions(abi_abuse PRIVATE LMN_TEST_ONNX="${PROJECT_SOURCE_DIR}/tests/onnx/relu_linear.onnx")
   target_link_libraries(abi_abuse PRIVATE lmnative lmn_test_flags Threads::Threads)
   add_test(NAME abi_abuse COMMAND abi_abuse)
+  if(LMN_SANITIZE STREQUAL "thread")  # of the abuse tests those that have threads on purpose
+    add_executable(session_threads EXCLUDE_FROM_ALL tests/unit/testing.cc tests/abi/abuse/abuse.cc
+      tests/abi/abuse/session_threads_test.cc)
+    target_include_directories(session_threads PRIVATE tests/unit tests/abi/abuse)
+    target_link_libraries(session_threads PRIVATE lmnative lmn_test_flags Threads::Threads)
+    add_test(NAME threads_sessions COMMAND session_threads)
+  endif()
 
   add_executable(abi_layout_test EXCLUDE_FROM_ALL tests/abi/layout_test.c)
   add_executable(abi_steady_state EXCLUDE_FROM_ALL tests/abi/steady_state_test.c)

@@ -212,9 +212,8 @@ def stage_asan(log: Log) -> Result:
 
 def stage_tsan(log: Log) -> Result:
     """What has threads, under ThreadSanitizer."""
-    return sanitized(
-        log, "tsan", "thread", "memory_tests parallel_tests engine_tests", "^unit_(memory|parallel|engine)$"
-    )
+    targets = "memory_tests parallel_tests engine_tests session_threads"
+    return sanitized(log, "tsan", "thread", targets, "^(unit_(memory|parallel|engine)|threads_sessions)$")
 
 
 def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -> Result:
