@@ -295,7 +295,7 @@ Status prepare_ChannelsLastConv(const Preparation& p) {
   packed->depthwise = groups > 1 && channels == 1 && outputs == 1;
   ops::Convolution c;
   LMN_RETURN_IF_ERROR(read_convolution(ops::ChannelsFirstNode(p.node).node(), &c));
-  if (suits_winograd(c)) {
+  if (suits_winograd(c, w)) {
     packed->winograd = pack_winograd(w, outputs, channels, p.isa);
     p.prepared = std::move(packed);
     return {};

@@ -2,6 +2,7 @@
 #include "cpu/tensor/winograd.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "cpu/panel_layout.h"
@@ -94,7 +95,7 @@ LMN_AVX2 void transform_output_wide(const float* m, int64_t step, int64_t channe
 
 }  // namespace
 
-bool suits_winograd(const ops::Convolution& c) {
+bool suits_winograd(const ops::Convolution& c, const float* weights) {
   const ops::Windows& w = c.windows;
   constexpr int64_t kLeastPositions = 144, kLeastChannels = 16;
   if (w.rank != 2 || c.groups != 1 || c.channels < kLeastChannels || c.outputs < kLeastChannels)
@@ -102,7 +103,20 @@ bool suits_winograd(const ops::Convolution& c) {
   for (size_t i = 0; i < 2; ++i) {
     if (w.kernel[i] != 3 || w.stride[i] != 1 || w.dilation[i] != 1 || w.out[i] < 4) return false;
   }
-  return w.outputs() >= kLeastPositions;
+  if (w.outputs() < kLeastPositions) return false;
+  // A fraction of the precision of a float. What is typical is told from square roots, so that the
+  // large ones do not say it; trained weights are within a hundred times that, those of which nine
+  // in ten were pruned within some hundred.
+  constexpr double kMostOverTypical = 4096;
+  const int64_t count = c.outputs * c.channels * 9;
+  double sum = 0, most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double size = std::abs(static_cast<double>(weights[i]));
+    sum += std::sqrt(size);
+    most = std::max(most, size);
+  }
+  const double mean = sum / static_cast<double>(count);
+  return std::isfinite(sum) && most <= kMostOverTypical * mean * mean;
 }
 
 // G g G^T

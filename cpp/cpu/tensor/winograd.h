@@ -18,8 +18,10 @@
 namespace lmn::cpu {
 
 // Whether it is faster: enough positions in an image for the 16 matrices of weights, which are
-// almost twice as large as the weights.
-bool suits_winograd(const ops::Convolution& convolution);
+// almost twice as large as the weights w. And whether these are of one size: what is computed
+// mixes the products of a tile, which are taken apart again by differences, so that a weight that
+// dwarfs the others would spoil outputs that it does not even touch.
+bool suits_winograd(const ops::Convolution& convolution, const float* w);
 
 // The matrices, each in panels of `lanes` output channels.
 struct WinogradWeights {

@@ -94,10 +94,12 @@ std::vector<double> convolve(const Geometry& g, const std::vector<float>& x,
   return y;
 }
 
-void check(const Geometry& g, const char* activation = "", bool bias = true, bool added = true) {
+void check(const Geometry& g, const char* activation = "", bool bias = true, bool added = true,
+           void (*change)(std::vector<float>* x, std::vector<float>* w) = nullptr) {
   const Shape in = g.shape(g.height, g.width, g.channels);
   const Shape out = g.shape(g.out_h(), g.out_w(), g.outputs);
-  const std::vector<float> x = draw(in.elements(), 1), w = draw(g.weights().elements(), 2);
+  std::vector<float> x = draw(in.elements(), 1), w = draw(g.weights().elements(), 2);
+  if (change != nullptr) change(&x, &w);
   const std::vector<float> b = bias ? draw(g.outputs, 3) : std::vector<float>();
   const std::vector<float> r = added ? draw(out.elements(), 4) : std::vector<float>();
   ops::Attributes attributes = g.attributes();
@@ -123,7 +125,7 @@ void check(const Geometry& g, const char* activation = "", bool bias = true, boo
     ASSERT(test.shape() == out);
     const std::vector<float> have = test.values<float>();
     for (size_t i = 0; i < want.size(); ++i)
-      EXPECT(std::abs(want[i] - static_cast<double>(have[i])) < 1e-4);
+      EXPECT(std::abs(want[i] - static_cast<double>(have[i])) < 1e-4 * std::max(1.0, want[i]));
   }
 }
 
@@ -153,6 +155,18 @@ TEST(a_large_image) {
   g.left = g.bottom = 0;
   g.right = 2;
   check(g, "Clip", true, false);
+}
+
+// A tile's four outputs are taken apart exactly enough only where the weights are of one size.
+TEST(a_large_image_and_one_large_weight) {
+  Geometry g{.height = 13, .width = 14, .channels = 20, .outputs = 70};
+  g.kernel_h = g.kernel_w = 3;
+  g.top = g.left = g.bottom = g.right = 1;
+  check(g, "", true, true, [](std::vector<float>* x, std::vector<float>* w) {
+    for (size_t i = 20; i < x->size(); i += 20) (*x)[i] = 0;  // channel 0, but for one pixel
+    (*x)[0] = 1;
+    (*w)[4] = 1e20f;  // the middle
+  });
 }
 
 // Fewer than 16 channels: the image is copied with its padding, or, without any, taps are joined.
