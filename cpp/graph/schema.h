@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "ops/attribute_types.h"
 
 namespace lmn::graph {
 
@@ -48,6 +49,9 @@ const Schema& schema(Op op);
 // INVALID_ARGUMENT names the node, what it has and what was expected. For operators of
 // tensor_ops.def, `outputs` has as many entries as the node has outputs.
 Status infer(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);
+
+// What attributes are by their names, for who reads them from elsewhere.
+using ops::check_attribute_types;
 
 // infer() of an operator of tensor_ops.def (infer_tensor_op.cc).
 Status infer_tensor_op(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);

@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "core/check.h"
+#include "graph/schema.h"
 #include "models/onnx/tensors.h"
 #include "models/onnx/upgrade.h"
-#include "ops/attribute_types.h"
 
 namespace lmn::models {
 namespace {
@@ -429,7 +429,7 @@ Status GraphImporter::node(const OnnxNode& n, Scope* scope) {
     Result<bool> there = attribute(a, *scope, &node.attributes);
     if (!there.ok()) return std::move(there).status().with_context(label(n));
   }
-  LMN_RETURN_IF_ERROR(ops::check_attribute_types(node.attributes, node.op, node.name));
+  LMN_RETURN_IF_ERROR(graph::check_attribute_types(node.attributes, node.op, node.name));
   ValueId result = kNone;
   LMN_RETURN_IF_ERROR(upgrade(version(*scope, domain), &node, *this, &result));
   if (result != kNone) {
