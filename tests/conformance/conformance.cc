@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs every case of every operator on every CPU target that this machine has; a kernel that
-// targets have in common, for one of them. Usage: conformance [WORD | !WORD], where only cases whose
-// "target op case" contains WORD, or does not, are run. Ends with "N passed, N failed".
+// targets have in common, for one of them. Usage: conformance [WORD | !WORD], where only cases
+// whose "target op case" contains WORD, or does not, are run. Ends with "N passed, N failed".
 #include "conformance.h"
 
 #include <algorithm>
