@@ -10,6 +10,10 @@ if(TARGET lmn_cpu)
   if(LMN_SANITIZE)
     target_compile_options(lmn_cpu PRIVATE -O0)
     target_compile_options(lmn_ops PRIVATE -O0)
+    if(LMN_SANITIZE MATCHES undefined)
+      # Addresses that AddressSanitizer sees when they are used; a third of the time to compile.
+      target_compile_options(lmn_cpu PRIVATE -fno-sanitize=pointer-overflow,object-size)
+    endif()
     # All others are compared with it, thousands of times.
     set_source_files_properties(cpp/ops/reference.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
