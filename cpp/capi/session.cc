@@ -107,6 +107,34 @@ Outcome create(const formats::OnnxFile& file, const lmn_session_options& given,
   return create_session(std::move(graph), given, session);
 }
 
+bool overlap(const ops::RuntimeValue& a, const ops::RuntimeValue& b) {
+  if (a.tensor.data == nullptr || b.tensor.data == nullptr) return false;
+  const auto begin = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data); };
+  const auto bytes = [](const Tensor& t) { return static_cast<uintptr_t>(t.view().bytes()); };
+  return begin(a.tensor) < begin(b.tensor) + bytes(b.tensor) &&
+         begin(b.tensor) < begin(a.tensor) + bytes(a.tensor);
+}
+
+// A result is written when others may still be computed from an input.
+Status check_apart(const plan::Program& program, const std::vector<ops::RuntimeValue>& in,
+                   const std::vector<ops::RuntimeValue>& out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::string& name = program.outputs()[i].name;
+    const auto refuse = [&](const char* what, const std::string& other) {
+      return error(Code::kInvalidArgument,
+                   "output '%s' overlaps %s '%s' in memory: give it memory of its own",
+                   name.c_str(), what, other.c_str());
+    };
+    for (size_t k = 0; k < in.size(); ++k) {
+      if (overlap(out[i], in[k])) return refuse("input", program.inputs()[k].name);
+    }
+    for (size_t k = 0; k < i; ++k) {
+      if (overlap(out[i], out[k])) return refuse("output", program.outputs()[k].name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<ops::RuntimeValue>> read_values(const lmn_session_value* const* values,
@@ -268,6 +296,7 @@ lmn_status lmn_session_run(lmn_session* session, const lmn_session_value* const*
         made[i] = std::make_unique<lmn_session_value>();
       }
     }
+    LMN_RETURN_IF_ERROR(check_apart(program, in, out));
     bool done = false;
     if (session->submitter->batches()) {
       LMN_ASSIGN_OR_RETURN(done, run_with_others(session, in, &out));
@@ -312,6 +341,7 @@ lmn_status lmn_binding_create(lmn_session* session, const lmn_session_value* con
                          read_values(inputs, input_count, program.inputs().size(), "inputs"));
     LMN_ASSIGN_OR_RETURN(std::vector<ops::RuntimeValue> out,
                          read_values(outputs, output_count, program.outputs().size(), "outputs"));
+    LMN_RETURN_IF_ERROR(check_apart(program, in, out));
     LMN_ASSIGN_OR_RETURN(handle->program,
                          program.bind(std::move(in), std::move(out), session->object->threads));
     *binding = handle.release();

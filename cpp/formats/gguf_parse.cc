@@ -141,8 +141,12 @@ Status read_header(Reader& reader, uint32_t* version, uint64_t* tensor_count, ui
   }
   const std::string_view magic = start.substr(0, 4);
   if (magic != std::string_view("GGUF").substr(0, magic.size())) {
-    return error(Code::kCorrupt, "is not a GGUF file: it begins with %s, not with 'GGUF'",
-                 quoted(magic).c_str());
+    const bool may_be_onnx = magic.starts_with('\x08');  // its version of the format comes first
+    return error(Code::kCorrupt, "is not a GGUF file: it begins with %s, not with 'GGUF'%s",
+                 quoted(magic).c_str(),
+                 may_be_onnx ? " (an ONNX model is opened by a session: lmnative.Session, "
+                               "lmn_session_create, `lmnative inspect --graph`)"
+                             : "");
   }
   LMN_RETURN_IF_ERROR(reader.skip(4));
   LMN_RETURN_IF_ERROR(reader.read(version));

@@ -168,7 +168,7 @@ class Session:
         Raises:
             InvalidArgumentError: a missing or unknown name, a wrong type or shape, or values that an operator refuses.
         """
-        return self._handle.run(output_names, feeds if isinstance(feeds, dict) else dict(feeds))
+        return self._handle.run(output_names, _by_name(feeds))
 
     def run_async(self, output_names: Iterable[str] | None, feeds: Mapping[str, Any]) -> RunFuture:
         """As run(), without waiting: runs begin in the order of these calls.
@@ -186,7 +186,7 @@ class Session:
             from lmnative.session_runs import Waiter
 
             self._waiter = Waiter(self)
-        return self._waiter.submit(self, output_names, feeds if isinstance(feeds, dict) else dict(feeds))
+        return self._waiter.submit(self, output_names, _by_name(feeds))
 
     @property
     def runners(self) -> dict[str, int]:
@@ -204,7 +204,8 @@ class Session:
 
         Args:
             inputs: An array for every input: compact arrays of numpy, or of any library that speaks DLPack.
-            outputs: The same for every output, of the type and shape of the result; None: new numpy arrays.
+            outputs: The same for every output, of the type and shape of the result, in memory of its own; None: new
+                numpy arrays.
         """
         given = _complete(inputs, self._inputs, "input")
         if outputs is None:
@@ -217,6 +218,15 @@ class Session:
     def graph(self, optimized: bool = True) -> str:
         """The graph as text, one line a node: as it runs, or as the file has it."""
         return self._handle.graph(bool(optimized))
+
+
+def _by_name(feeds: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(feeds, dict):
+        return feeds
+    try:
+        return dict(feeds)
+    except (TypeError, ValueError):
+        raise TypeError(f"feeds is {type(feeds).__name__}; it maps names of inputs to values") from None
 
 
 class _Feeder:

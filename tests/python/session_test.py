@@ -155,6 +155,12 @@ def test_binding_outlives_its_session(a):
     assert np.array_equal(binding.outputs["C"], expected(a))
 
 
+def test_feeds_have_names(session, a):
+    for run in (session.run, session.run_async):
+        with pytest.raises(TypeError, match="feeds is ndarray; it maps names"):
+            run(None, a)
+
+
 def test_bindings_refuse_what_they_would_copy(session, a):
     c = np.empty((5, 3), np.float32)
     for inputs, outputs, text in (
@@ -168,6 +174,10 @@ def test_bindings_refuse_what_they_would_copy(session, a):
     ):
         with pytest.raises(lmnative.InvalidArgumentError, match=text):
             session.bind(inputs, outputs)
+    shared = np.zeros(a.size + c.size - 1, np.float32)  # one element is both's
+    overlapping = {"A": shared[: a.size].reshape(a.shape)}, {"C": shared[a.size - 1 :].reshape(5, 3)}
+    with pytest.raises(lmnative.InvalidArgumentError, match="output 'C' overlaps input 'A' in memory"):
+        session.bind(*overlapping)
     frozen = c.copy()
     frozen.flags.writeable = False
     with pytest.raises(lmnative.InvalidArgumentError, match="read-only"):

@@ -3,6 +3,8 @@
 // Gelu as exporters of older operator sets write it, the factors in any order: the exact one,
 // x * 0.5 * (1 + erf(x / sqrt(2))), and the one with tanh,
 // x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+// Gelu is nearer to the function than the formula is, in which 1 + erf cancels: at -6 it is -5.9e-9
+// and not 0, and at minus infinity 0 and not NaN.
 #include <cmath>
 
 #include "graph/passes/matching.h"
