@@ -109,8 +109,8 @@ LMN_API lmn_status lmn_session_graph_get(const lmn_session *session, uint32_t op
                                          lmn_error **err);
 
 /* A run with fixed buffers: input and output values, all tensors, whose memory is read and written
- * at every lmn_binding_run. Preparing is done here, so that running costs little. Outputs overlap no
- * input and no other output. The values may be destroyed; the binding keeps their memory. */
+ * at every lmn_binding_run. Preparing is done here, so that running costs little. Outputs overlap
+ * no input and no other output. The values may be destroyed; the binding keeps their memory. */
 LMN_API lmn_status lmn_binding_create(lmn_session *session, const lmn_session_value *const *inputs,
                                       size_t input_count, const lmn_session_value *const *outputs,
                                       size_t output_count, lmn_binding **binding, lmn_error **err);
