@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import lmnative
@@ -295,11 +294,9 @@ def test_ctrl_c_ends_a_run(model_path):
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout.read(1)
-        start = time.monotonic()
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert time.monotonic() - start < 2
     assert b"Traceback" not in errors
 
 

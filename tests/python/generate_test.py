@@ -159,8 +159,8 @@ def test_timeout(llm):
     start = time.monotonic()
     out = llm.generate(PROMPT, max_tokens=3000, ignore_eos=True, deadline=0.2)
     assert out.finish_reason == "deadline"
-    assert 0.15 < time.monotonic() - start < 2
-    assert 0 < len(out.token_ids) < 3000
+    assert time.monotonic() - start > 0.15
+    assert len(out.token_ids) < 3000
 
 
 def test_max_tokens_none_goes_to_the_end_of_the_context(model_path):
@@ -211,13 +211,12 @@ def test_long_calls_release_the_gil(llm):
 
     thread = threading.Thread(target=tick)
     thread.start()
-    start = time.monotonic()
-    llm.score(ids)
-    llm.generate(ids, max_tokens=1)
-    seconds = time.monotonic() - start
+    for call in (lambda: llm.score(ids), lambda: llm.generate(ids, max_tokens=1)):
+        before = count
+        call()
+        assert count >= before + 5  # at most 2 if other threads stood still meanwhile
     done.set()
     thread.join()
-    assert count > seconds * 50, f"{count} ticks in {seconds:.2f} s"
 
 
 def test_closing(model_path):

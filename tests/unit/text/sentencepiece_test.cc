@@ -72,8 +72,9 @@ TEST(ids_without_prefix_and_byte_tokens_are_those_of_sentencepiece) {
 }
 TEST(ids_of_pieces_across_words_are_those_of_sentencepiece) { compare_with_expectations(2); }
 
-// In one piece of 256 KiB when pieces span words: no cutting at spaces helps.
-TEST(long_texts_take_well_under_a_second) {
+// In one piece of 256 KiB when pieces span words: no cutting at spaces helps. Quadratic time would
+// be half a minute and more, 2^35 steps; no machine or sanitizer needs 20 s of CPU time otherwise.
+TEST(long_texts_take_time_in_proportion_to_their_length) {
   for (const size_t index : {0u, 2u}) {
     const auto tokenizer = Model(index).create();
     for (const char* unit : {"the other ", "a", " ", "Q"}) {
@@ -82,7 +83,7 @@ TEST(long_texts_take_well_under_a_second) {
       const std::clock_t start = std::clock();
       const auto ids = tokenizer->encode(text);
       ASSERT_OK(ids);
-      EXPECT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 4);
+      EXPECT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
       EXPECT(*tokenizer->decode(*ids) == text);
     }
   }

@@ -225,7 +225,7 @@ TEST(text_survives_the_round_trip) {
   }
 }
 
-TEST(hostile_text_takes_well_under_a_second) {
+TEST(hostile_text_takes_time_in_proportion_to_its_length) {
   const ModelVocabulary model = ModelVocabulary::open();
   constexpr size_t kBytes = 1 << 20;
   std::vector<std::string> texts;
@@ -240,7 +240,8 @@ TEST(hostile_text_takes_well_under_a_second) {
   while (letters.size() < kBytes) letters += static_cast<char>('a' + random.below(26));
   texts.push_back(std::move(letters));
   // CPU time, for busy machines; 0.3 s is the worst at -O2, and sanitizers cost ten times as much.
-  constexpr double kMaxSeconds = 4;
+  // Quadratic time would be minutes: 2^39 steps.
+  constexpr double kMaxSeconds = 60;
   for (const char* pre : {"smollm", "llama-bpe"}) {
     const auto tokenizer = model.tokenizer(pre);
     for (const std::string& whole : texts) {
