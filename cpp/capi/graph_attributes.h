@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attributes of callers' nodes: from lmn_attribute to those of the graph, each of the kind that its
-// name has throughout ONNX.
+// Attributes of callers' nodes: from lmn_attribute to those of the graph.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,8 @@
 
 namespace lmn::capi {
 
-// Integers become floats where floats belong. INVALID_ARGUMENT names `op` and the attribute.
+// Integers become numbers where the name is that of numbers; no other types are checked.
+// INVALID_ARGUMENT names `op` and the attribute.
 Result<ops::Attributes> read_attributes(const char* op, const lmn_attribute* given, size_t count);
 
 }  // namespace lmn::capi

@@ -52,6 +52,7 @@ Status infer(const Graph& graph, const Node& node, std::vector<ValueType>* outpu
 
 // What attributes are by their names, for who reads them from elsewhere.
 using ops::check_attribute_types;
+using ops::OperatorSets;
 
 // infer() of an operator of tensor_ops.def (infer_tensor_op.cc).
 Status infer_tensor_op(const Graph& graph, const Node& node, std::vector<ValueType>* outputs);

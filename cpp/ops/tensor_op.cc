@@ -167,7 +167,7 @@ Status check_attributes(TensorOp op, const Attributes& attributes, std::string_v
         .fail("attribute '%s' is not one of this operator (%s)", key.c_str(),
               std::string(known).c_str());
   }
-  return check_attribute_types(attributes, name(op), node_name);
+  return check_attribute_types(attributes, name(op), node_name, OperatorSets::kNewest);
 }
 
 }  // namespace lmn::ops

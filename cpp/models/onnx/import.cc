@@ -429,7 +429,8 @@ Status GraphImporter::node(const OnnxNode& n, Scope* scope) {
     Result<bool> there = attribute(a, *scope, &node.attributes);
     if (!there.ok()) return std::move(there).status().with_context(label(n));
   }
-  LMN_RETURN_IF_ERROR(graph::check_attribute_types(node.attributes, node.op, node.name));
+  LMN_RETURN_IF_ERROR(
+      graph::check_attribute_types(node.attributes, node.op, node.name, graph::OperatorSets::kAll));
   ValueId result = kNone;
   LMN_RETURN_IF_ERROR(upgrade(version(*scope, domain), &node, *this, &result));
   if (result != kNone) {

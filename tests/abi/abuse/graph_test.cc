@@ -128,7 +128,7 @@ TEST(graphs_attributes_may_be_wrong) {
     fails("Softmax", attribute, "data is NULL");
   }
   attribute.kind = LMN_ATTRIBUTE_FLOAT;
-  fails("Softmax", attribute, "is a float where an int belongs");
+  fails("Softmax", attribute, "attribute 'axis' is a number; it takes an integer");
   attribute.kind = LMN_ATTRIBUTE_INT;
   attribute.i = 2;
   fails("Softmax", attribute, "Softmax");

@@ -3,6 +3,9 @@
 // Attributes of the types that the ONNX specification gives them.
 #include "ops/attribute_types.h"
 
+#include <cstdio>
+#include <sstream>
+
 #include "ops/tensor_op.h"
 #include "testing.h"
 
@@ -12,7 +15,8 @@ using namespace lmn;
 using ops::Attributes;
 
 std::string message(const Attributes& attributes) {
-  return std::string(ops::check_attribute_types(attributes, "Op", "n").message());
+  return std::string(
+      ops::check_attribute_types(attributes, "Op", "n", ops::OperatorSets::kNewest).message());
 }
 
 TEST(attribute_types_are_those_of_onnx) {
@@ -36,6 +40,22 @@ TEST(attribute_types_that_differ_by_operator_may_be_either) {
   EXPECT_EQ(message({{"scale", 1.0f}}), "");                  // Attention
   EXPECT_EQ(message({{"scale", ops::Floats{1}}}), "");        // Scaler
   EXPECT_EQ(message({{"a_new_attribute", int64_t{1}}}), "");  // check_attributes() refuses it
+}
+
+TEST(attribute_types_of_older_operator_sets_may_be_other) {
+  const Attributes pad{{"value", 1.0f}};
+  EXPECT_EQ(message(pad), "Op 'n': attribute 'value' is a number; it takes a tensor");
+  EXPECT(ops::check_attribute_types(pad, "Pad", "n", ops::OperatorSets::kAll).ok());
+}
+
+TEST(attribute_types_of_all_operators_are_known) {
+  for (int op = 0; op < ops::kTensorOpCount; ++op) {
+    std::istringstream names{std::string(ops::attribute_names(static_cast<ops::TensorOp>(op)))};
+    for (std::string name; names >> name;) {
+      if (!ops::attribute_type(name).has_value()) std::printf("     no type: %s\n", name.c_str());
+      EXPECT(ops::attribute_type(name).has_value());
+    }
+  }
 }
 
 TEST(attribute_types_are_checked_with_their_names) {
