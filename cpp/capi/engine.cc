@@ -212,6 +212,15 @@ Status take_trace(engine::Engine& engine, std::span<lmn_trace_event> events, siz
 }
 
 }  // namespace
+
+Result<std::unique_ptr<lmn_engine>> share_engine(const lmn_engine& engine) {
+  LMN_RETURN_IF_ERROR(engine.process.check("engine"));
+  auto handle = std::make_unique<lmn_engine>();
+  LMN_ASSIGN_OR_RETURN(handle->news, engine::NewsQueue::create());
+  handle->built = engine.built;
+  return handle;
+}
+
 }  // namespace lmn::capi
 
 using namespace lmn;        // NOLINT: this file's exports
@@ -229,6 +238,7 @@ lmn_status lmn_engine_create(const lmn_model* model, const lmn_engine_options* o
     LMN_ASSIGN_OR_RETURN(const BuildOptions build, read_engine_options(given));
     Progress progress(given.progress, given.progress_user);
     auto handle = std::make_unique<lmn_engine>();
+    LMN_ASSIGN_OR_RETURN(handle->news, engine::NewsQueue::create());
     LMN_ASSIGN_OR_RETURN(handle->built, build_engine(model->object, build, progress));
     *engine = handle.release();
     return {};
@@ -248,7 +258,7 @@ lmn_status lmn_engine_submit(lmn_engine* engine, const lmn_request_options* opti
     LMN_RETURN_IF_ERROR(engine->process.check("engine"));
     lmn_request_options given;
     LMN_RETURN_IF_ERROR(read_options(options, "lmn_request_options", &given));
-    return submit(engine->built, given, request);
+    return submit(*engine, given, request);
   });
 }
 
@@ -319,7 +329,7 @@ lmn_status lmn_engine_descriptor_get(const lmn_engine* engine, int32_t* descript
     LMN_REQUIRE_ONE(engine);
     LMN_REQUIRE_ONE(descriptor);
     LMN_RETURN_IF_ERROR(engine->process.check("engine"));
-    *descriptor = engine->built.object->descriptor();
+    *descriptor = engine->news->descriptor();
     return {};
   });
 }
@@ -330,7 +340,7 @@ lmn_status lmn_engine_drain(lmn_engine* engine, uint64_t* tags, size_t capacity,
     LMN_REQUIRE_ONE(engine);
     LMN_RETURN_IF_ERROR(check_buffer(tags, capacity, "tags", count, "count"));
     LMN_RETURN_IF_ERROR(engine->process.check("engine"));
-    LMN_ASSIGN_OR_RETURN(*count, engine->built.object->drain(std::span(tags, capacity)));
+    LMN_ASSIGN_OR_RETURN(*count, engine->news->drain(std::span(tags, capacity)));
     return {};
   });
 }

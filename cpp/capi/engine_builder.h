@@ -35,9 +35,10 @@ inline constexpr int32_t kMaxSequences = 1024;
 inline constexpr int32_t kDefaultPrefillChunk = 512;
 inline constexpr int32_t kMaxPrefillChunk = 4096;
 
+// Copies share the engine, which ends with the last of them.
 struct BuiltEngine {
   std::shared_ptr<const Model> model;
-  std::unique_ptr<engine::Engine> object;
+  std::shared_ptr<engine::Engine> object;
   std::shared_ptr<memory::Ledger> ledger;  // the engine's
   // Null when the model's tokenizer is one this version does not know; then `tokenizer_error` says
   // so.

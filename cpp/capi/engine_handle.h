@@ -35,8 +35,10 @@ class Process {
 
 }  // namespace lmn::capi
 
+// One of the handles that share an engine. What is submitted through it announces to its own queue.
 struct lmn_engine {
   lmn::capi::BuiltEngine built;
+  std::shared_ptr<lmn::engine::NewsQueue> news;
   lmn::capi::Process process;
 };
 
@@ -63,6 +65,11 @@ namespace lmn::capi {
 
 // Reads everything the options point to, tokenises the prompt, and queues the request. *request is
 // set before the first callback, and unchanged on failure.
-Status submit(const BuiltEngine& engine, const lmn_request_options& options, lmn_request** request);
+Status submit(const lmn_engine& engine, const lmn_request_options& options, lmn_request** request);
+
+// Another handle on the same engine, which lives until the last of its handles is destroyed; a
+// handle that is destroyed before takes nothing with it, and its requests go on. IO: the system
+// refuses a descriptor; CLOSED in a forked child.
+Result<std::unique_ptr<lmn_engine>> share_engine(const lmn_engine& engine);
 
 }  // namespace lmn::capi

@@ -176,7 +176,8 @@ Result<int32_t> read_samples(const lmn_request_options& given) {
 
 }  // namespace
 
-Status submit(const BuiltEngine& engine, const lmn_request_options& given, lmn_request** out) {
+Status submit(const lmn_engine& handle, const lmn_request_options& given, lmn_request** out) {
+  const BuiltEngine& engine = handle.built;
   LMN_RETURN_IF_ERROR(check_flags(given.flags, kKnownFlags, "lmn_request_options.flags"));
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_request_options.reserved"));
   constexpr uint32_t kMax = std::numeric_limits<int32_t>::max();
@@ -193,8 +194,8 @@ Status submit(const BuiltEngine& engine, const lmn_request_options& given, lmn_r
   options.text = engine.tokenizer != nullptr;
   options.deadline_ns = static_cast<int64_t>(
       std::min<uint64_t>(given.deadline_ns, std::numeric_limits<int64_t>::max()));
-  options.notify = (given.flags & LMN_REQUEST_NOTIFY) != 0;
-  if (options.notify && given.callback != nullptr) {
+  if ((given.flags & LMN_REQUEST_NOTIFY) != 0) options.news = handle.news;
+  if (options.news != nullptr && given.callback != nullptr) {
     return error(Code::kInvalidArgument,
                  "lmn_request_options.callback is set together with LMN_REQUEST_NOTIFY; news goes "
                  "to one of them");

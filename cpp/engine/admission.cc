@@ -114,9 +114,9 @@ Result<Admission> admit(const RequestOptions& options, const AdmissionLimits& li
     return error(Code::kInvalidArgument, "%d samples are asked for; there are 1 to %d%s",
                  options.samples, score ? 1 : kMaxSamples, score ? " of a score" : "");
   }
-  if (options.callback != nullptr && options.notify) {
+  if (options.callback != nullptr && options.news != nullptr) {
     return error(Code::kInvalidArgument,
-                 "callback and notify are both set; news goes to one of them");
+                 "callback and a news queue are both set; news goes to one of them");
   }
   if (options.prefill_chunk_tokens < 0) {
     return error(Code::kInvalidArgument,

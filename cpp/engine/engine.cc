@@ -83,8 +83,7 @@ uint64_t random_seed(uint64_t id) {
 }  // namespace
 
 Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLimits& limits,
-                   KvCache kv, std::shared_ptr<EngineSignals> signals,
-                   std::unique_ptr<parallel::EventFd> descriptor)
+                   KvCache kv, std::shared_ptr<EngineSignals> signals)
     : parts_(std::move(parts)),
       options_(options),
       limits_(limits),
@@ -92,7 +91,6 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
       pid_(getpid()),
       signals_(std::move(signals)),
       ring_(kPriorityLevels, static_cast<size_t>(options.queue_capacity)),
-      descriptor_(std::move(descriptor)),
       trace_(options.trace_events),
       trace_ledger_(signals_->ledger.get(), memory::Owner::kTrace, trace_.bytes()),
       kv_(std::move(kv)),
@@ -135,9 +133,8 @@ Result<std::unique_ptr<Engine>> Engine::Impl::create(EngineParts parts,
                                        options.kv_tokens, *signals->ledger));
   LMN_RETURN_IF_ERROR(parts.runner->bind_kv(kv.binding()));
   if (options.profile) parts.runner->keep_profiles();
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<parallel::EventFd> descriptor, parallel::EventFd::create());
-  auto impl = std::make_unique<Impl>(std::move(parts), options, limits, std::move(kv),
-                                     std::move(signals), std::move(descriptor));
+  auto impl =
+      std::make_unique<Impl>(std::move(parts), options, limits, std::move(kv), std::move(signals));
   LMN_ASSIGN_OR_RETURN(impl->thread_,
                        parallel::OsThread::start("lmn-engine", Impl::enter, impl.get()));
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -302,20 +299,6 @@ void Engine::Impl::unreserve_queue(const RequestCore& request) {
   counters_.queued.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<size_t> Engine::Impl::drain(std::span<uint64_t> tags) {
-  LMN_RETURN_IF_ERROR(check_process());
-  const std::lock_guard<std::mutex> lock(drain_mutex_);
-  descriptor_->clear();
-  size_t count = 0;
-  while (count < tags.size()) {
-    const std::shared_ptr<NewsOfRequest> news = drain_list_.take();
-    if (news == nullptr) return count;
-    if (!news->left.load(std::memory_order_relaxed)) tags[count++] = news->tag;
-  }
-  if (!drain_list_.empty()) descriptor_->signal();
-  return count;
-}
-
 Result<size_t> Engine::Impl::trace(std::span<TraceEvent> events, uint64_t* lost) {
   LMN_RETURN_IF_ERROR(check_process());
   if (!trace_.enabled()) {
@@ -395,8 +378,6 @@ std::vector<HistogramSnapshot> Engine::Impl::histograms() const {
 Status Engine::submit(RequestOptions&& options, std::shared_ptr<Request>* request) {
   return impl_->submit(std::move(options), request);
 }
-int Engine::descriptor() const { return impl_->descriptor(); }
-Result<size_t> Engine::drain(std::span<uint64_t> tags) { return impl_->drain(tags); }
 Result<size_t> Engine::trace(std::span<TraceEvent> events, uint64_t* lost) {
   return impl_->trace(events, lost);
 }

@@ -124,12 +124,6 @@ class Engine {
   // any number of times; submit then gives CLOSED.
   void shutdown();
 
-  // Readable while requests with `notify` have news. Owned by the engine.
-  int descriptor() const;
-  // Writes the tags of requests that have news, each once, and returns their number. What does not
-  // fit keeps the descriptor readable. Any thread; CLOSED in a forked child.
-  Result<size_t> drain(std::span<uint64_t> tags);
-
   EngineStats stats() const;  // any thread; each figure is exact, the set is not one moment
   std::vector<HistogramSnapshot> histograms() const;  // any thread
   // Takes spans out, oldest first; returns their number, and of all that found no room in *lost.

@@ -25,7 +25,6 @@
 #include "engine/scheduler.h"
 #include "engine/waiting_queue.h"
 #include "parallel/clock.h"
-#include "parallel/event_fd.h"
 #include "parallel/os_thread.h"
 #include "parallel/priority_ring.h"
 
@@ -35,11 +34,10 @@ class Engine::Impl {
  public:
   static Result<std::unique_ptr<Engine>> create(EngineParts parts, const EngineOptions& options);
   Impl(EngineParts parts, const EngineOptions& options, const StepLimits& limits, KvCache kv,
-       std::shared_ptr<EngineSignals> signals, std::unique_ptr<parallel::EventFd> descriptor);
+       std::shared_ptr<EngineSignals> signals);
   ~Impl();
 
   Status submit(RequestOptions&& options, std::shared_ptr<Request>* request);
-  Result<size_t> drain(std::span<uint64_t> tags);
   Result<size_t> trace(std::span<TraceEvent> events, uint64_t* lost);
   Result<std::vector<plan::ProfileEntry>> profile(StepKind kind) const;
   void shutdown();
@@ -53,7 +51,6 @@ class Engine::Impl {
   const StepLimits& limits() const { return limits_; }
   const AdmissionLimits& admission() const { return admission_; }
   const memory::Ledger& ledger() const { return *signals_->ledger; }
-  int descriptor() const { return descriptor_->fd(); }
 
  private:
   // --- client side -----------------------------------------------------------------------------
@@ -132,10 +129,6 @@ class Engine::Impl {
   std::mutex join_mutex_;  // shutdown() by several threads; never taken by the engine thread
   parallel::OsThread thread_;
   Notifier notifier_;
-  const std::unique_ptr<parallel::EventFd> descriptor_;
-  parallel::NewsList<NewsOfRequest>
-      drain_list_;          // announced by the engine thread, taken by drain()
-  std::mutex drain_mutex_;  // drain() by several threads
 
   // Figures, relaxed: written by the engine thread (the first two groups also by clients), read by
   // stats().
@@ -183,7 +176,8 @@ class Engine::Impl {
   };
   std::vector<Row> rows_;
   std::vector<std::shared_ptr<Sequence>> joining_;  // forked in this step
-  bool news_for_notifier_ = false, news_for_drain_ = false;
+  bool news_for_notifier_ = false;
+  TouchedQueues touched_queues_;
   uint64_t seen_cancels_ = 0;
   bool cancelled_in_ring_ = false;    // one that was popped since the last look had its flag set
   std::shared_ptr<Sequence> ending_;  // see end_waiting()

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "engine/news_queue.h"
 #include "engine/sampling_params.h"
 
 namespace lmn::engine {
@@ -78,8 +79,8 @@ struct RequestOptions {
   float* logits = nullptr;
   int64_t logits_rows = 0;  // with samples: of each; sample i begins at row i * logits_rows
 
-  // News goes to Engine::drain, as `tag`.
-  bool notify = false;
+  // News goes there, as `tag`. Null: to no queue.
+  std::shared_ptr<NewsQueue> news;
   uint64_t tag = 0;
   // Called on a thread of the engine when there is news; never twice at a time for one request. It
   // may submit, cancel, and drop the handle. Must not throw.

@@ -33,7 +33,7 @@ void RequestCore::allocate() {
   sequences_ = std::make_unique<Sequence[]>(static_cast<size_t>(samples()));
   for (int32_t i = 0; i < samples(); ++i) sequence(i).allocate(*this, i);
   live_sequences = samples();
-  if (fixed_.options.notify) news_ = std::make_shared<NewsOfRequest>(fixed_.options.tag);
+  if (fixed_.options.news != nullptr) news_ = std::make_shared<NewsOfRequest>(fixed_.options.tag);
 }
 
 // --- client side -------------------------------------------------------------------------------

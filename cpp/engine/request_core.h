@@ -32,14 +32,6 @@ struct EngineSignals {
   std::shared_ptr<memory::Ledger> ledger;
 };
 
-// What Engine::drain lists: outlives a request that is dropped and not drained, without its
-// buffers.
-struct NewsOfRequest : parallel::NewsNode<NewsOfRequest> {
-  explicit NewsOfRequest(uint64_t t) : tag(t) {}
-  const uint64_t tag;
-  std::atomic<bool> left{false};  // the handle is gone; relaxed, it orders nothing
-};
-
 class RequestCore : public std::enable_shared_from_this<RequestCore>,
                     public parallel::NewsNode<RequestCore> {
  public:
@@ -73,7 +65,7 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
   // The handle goes: no callback runs after this has returned, unless this is called from one.
   void leave();
   bool left() const { return left_.load(std::memory_order_relaxed); }
-  const std::shared_ptr<NewsOfRequest>& news() const { return news_; }  // null without `notify`
+  const std::shared_ptr<NewsOfRequest>& news() const { return news_; }  // null without a queue
 
   // --- fixed at submit -------------------------------------------------------------------------
   const Fixed& fixed() const { return fixed_; }

@@ -416,15 +416,14 @@ void Engine::Impl::announce(RequestCore& request) {
   if (options.callback != nullptr) {
     notifier_.announce(request.shared_from_this());
     news_for_notifier_ = true;
-  } else if (options.notify && !request.left()) {
-    drain_list_.announce(request.news());
-    news_for_drain_ = true;
+  } else if (options.news != nullptr && !request.left()) {
+    touched_queues_.announce(options.news, request.news());
   }
 }
 
 void Engine::Impl::send_announcements() {
   if (std::exchange(news_for_notifier_, false)) notifier_.wake();
-  if (std::exchange(news_for_drain_, false)) descriptor_->signal();
+  touched_queues_.signal();
 }
 
 }  // namespace lmn::engine

@@ -79,7 +79,8 @@ typedef struct lmn_engine_options {
 LMN_API lmn_status lmn_engine_create(const lmn_model *model, const lmn_engine_options *options,
                                      lmn_engine **engine, lmn_error **err);
 /* Cancels what is in flight, joins all threads. Requests that still have handles end with
- * LMN_CANCELLED; what they had already produced stays readable. */
+ * LMN_CANCELLED; what they had already produced stays readable. An engine that a server (server.h)
+ * serves lives on there until that is destroyed, and its requests go on. */
 LMN_API void lmn_engine_destroy(lmn_engine *engine);
 
 typedef struct lmn_token_bias {

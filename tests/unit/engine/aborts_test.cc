@@ -219,58 +219,5 @@ TEST(callbacks_may_submit) {
   for (Link& link : chain.links) link.request.reset();
 }
 
-TEST(drain_lists_each_request_with_news_once) {
-  FakeSetup setup;
-  setup.sequences = 16;
-  setup.outputs = 16;
-  FakeEngine engine(setup);
-  constexpr uint64_t kRequests = 100;
-  std::vector<std::shared_ptr<Request>> requests;
-  std::vector<std::vector<int32_t>> got(kRequests);
-  for (uint64_t i = 0; i < kRequests; ++i) {
-    RequestOptions options = greedy(some_prompt(i, 10), 20);
-    options.notify = true;
-    options.tag = i;
-    requests.push_back(must_submit(*engine.engine, std::move(options)));
-  }
-  uint64_t ended = 0;
-  std::vector<uint64_t> tags(7);
-  while (ended < kRequests) {
-    const auto count = engine->drain(tags);
-    ASSERT_OK(count);
-    for (size_t k = 0; k < *count; ++k) {
-      const size_t i = tags[k];
-      Chunk chunk;
-      while (requests[i]->next(0, &chunk).ok()) {
-        got[i].insert(got[i].end(), chunk.token_ids.begin(), chunk.token_ids.end());
-        if (chunk.finish_reason != FinishReason::kNone) ++ended;
-      }
-    }
-  }
-  for (uint64_t i = 0; i < kRequests; ++i)
-    EXPECT(got[i] == reference_greedy(some_prompt(i, 10), 20));
-  // A request may be listed for news that was taken in the meantime, and never once more.
-  for (size_t listed = 1; listed > 0;) {
-    const auto rest = engine->drain(tags);
-    ASSERT_OK(rest);
-    listed = *rest;
-    for (size_t k = 0; k < listed; ++k) {
-      Chunk chunk;
-      EXPECT(requests[tags[k]]->next(0, &chunk).code() == Code::kClosed);
-    }
-  }
-  // One whose handle has gone is not listed.
-  RequestOptions options = greedy({1}, 200);
-  options.notify = true;
-  options.tag = 7;
-  auto request = must_submit(*engine.engine, std::move(options));
-  Chunk chunk;
-  ASSERT_OK(request->next(-1, &chunk));
-  request.reset();
-  while (engine->stats().running != 0) std::this_thread::yield();
-  const auto none = engine->drain(tags);
-  EXPECT(none.ok() && *none == 0);
-}
-
 }  // namespace
 }  // namespace lmn::engine
