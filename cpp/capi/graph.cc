@@ -222,7 +222,7 @@ lmn_status lmn_graph_session_create(const lmn_graph* graph, const lmn_session_op
     LMN_RETURN_IF_ERROR(read_options(options, "lmn_session_options", &given));
     if (graph->object.outputs.empty())
       return error(Code::kInvalidArgument,
-                   "the graph has no outputs; name one with lmn_graph_output_create");
+                   "the graph has no outputs: add one before a session is made of it");
     LMN_RETURN_IF_ERROR(graph::verify(graph->object));
     return create_session(graph->object, given, session);
   });

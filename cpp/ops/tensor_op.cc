@@ -164,8 +164,8 @@ Status check_attributes(TensorOp op, const Attributes& attributes, std::string_v
   for (const auto& [key, value] : attributes.entries()) {
     if (contains(known, key)) continue;
     return TensorNode(op, attributes, node_name, {}, 0)
-        .fail("attribute '%s' is not one of this operator (%s)", key.c_str(),
-              std::string(known).c_str());
+        .fail("attribute '%s' is not one of this operator, which has %s", key.c_str(),
+              known.empty() ? "none" : std::string(known).c_str());
   }
   return check_attribute_types(attributes, name(op), node_name, OperatorSets::kNewest);
 }

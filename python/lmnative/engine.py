@@ -11,7 +11,7 @@ from lmnative._record import Record
 from lmnative.errors import InvalidArgumentError, QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.request import Request
-from lmnative.sampling import boolean, integer, number, one_of, request_options, seconds_to_ns, tristate
+from lmnative.sampling import boolean, integer, number, one_of, request_options, seconds_to_ns, yes_or_no
 from lmnative.tokenizer import Tokenizer
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
@@ -139,8 +139,8 @@ class Engine:
         model: Path of a GGUF file, a known name ("smollm2-135m"), "null:" (see Model), or an open Model.
         threads: Worker threads, 1 to 1024. Default None: the CPUs usable here (affinity and cgroup quota).
         context_tokens: Longest sequence, prompt and answer together. Default None: the model's context length.
-        kv_tokens: Tokens that the KV cache holds, all sequences together, which sets its memory. Default None:
-            `context_tokens`.
+        kv_tokens: Tokens that the KV cache holds, all sequences together, which sets its memory; in pages of 32, of
+            which it has as many as that needs. Default None: `context_tokens`.
         prefill_chunk_tokens: Prompt tokens computed in one step, 1 to 4096. Default 512. Never changes a result.
         queue_capacity: Requests that may wait, 1 to 2**20. Default 1024.
         max_sequences: Sequences that run at once, 1 to 1024. Default 64.
@@ -195,6 +195,7 @@ class Engine:
         read_mode: str = "map",
         progress: bool | Callable[[str, int, int], None] | None = None,
     ) -> None:
+        """Opens the model; arguments and errors are described with the class."""
         if not isinstance(kv_type, str):
             raise TypeError(f"kv_type must be a str, not {type(kv_type).__name__}")
         if kv_type not in KV_TYPES:
@@ -206,7 +207,7 @@ class Engine:
             "prefill_chunk_tokens": integer("prefill_chunk_tokens", prefill_chunk_tokens, 1, 4096),
             "queue_capacity": integer("queue_capacity", queue_capacity, 1, 2**20),
             "max_sequences": integer("max_sequences", max_sequences, 1, 1024),
-            "prefix_cache": tristate(prefix_cache),
+            "prefix_cache": yes_or_no("prefix_cache", prefix_cache),
             "queue_tokens": 0 if queue_tokens is None else integer("queue_tokens", queue_tokens, 1, 2**63 - 1),
             "queue_bytes": integer("queue_bytes", queue_bytes, 1, 2**63 - 1),
             "inter_token_target_ns": 0

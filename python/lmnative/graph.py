@@ -40,6 +40,7 @@ class Value:
     __array_ufunc__ = None  # an array on the left leaves the operator to the value
 
     def __init__(self, graph: Graph, id: int) -> None:
+        """Made by a graph."""
         self.graph = graph
         self.id = id
 
@@ -57,6 +58,9 @@ class Value:
 
     def __repr__(self) -> str:
         return f"Value({self.dtype}, {self.shape})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a value of a graph has no truth value before a session runs; Where and If choose by one")
 
     def __add__(self, other: Any) -> Value:
         return self.graph.op("Add", self, other)
@@ -102,6 +106,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
+        """An empty graph."""
         self._handle = _lmnative.Graph()
         self._literals: dict[tuple[str, str | None], int] = {}  # numbers and lists among operands, which are one each
 
@@ -143,6 +148,9 @@ class Graph:
         Raises:
             NotFoundError, InvalidArgumentError: no such operator; operands or attributes that it does not take.
         """
+        for value in inputs:
+            if isinstance(value, (list, tuple)) and any(isinstance(item, Value) for item in value):
+                raise TypeError(f"{name}: values are given one by one, not in a {type(value).__name__}")
         first = next((value for value in inputs if isinstance(value, Value)), None)
         ids = [self._operand(value, first) for value in inputs]
         made = self._handle.node(name, ids, {key: _attribute(key, item) for key, item in attributes.items()}, outputs)

@@ -40,6 +40,7 @@ class LLM:
     """
 
     def __init__(self, model: str | os.PathLike[str] | Model, **options: Unpack[EngineOptions]) -> None:
+        """Opens the model; arguments and errors are described with the class."""
         self.engine: Engine = Engine(model, **options)
         """The engine beneath, with its asynchronous calls."""
 

@@ -90,6 +90,7 @@ class Metadata(Mapping):
     """Metadata of a model by key, in the file's order. Arrays are lists, made anew at each access."""
 
     def __init__(self, model: _lmnative.Model) -> None:
+        """Made by Model.metadata."""
         self._model = model
         self._index: dict[str, int] = model.metadata_index()
 
@@ -133,6 +134,7 @@ class Model:
         read_mode: str = "map",
         progress: bool | Callable[[str, int, int], None] | None = None,
     ) -> None:
+        """Opens the file; arguments and errors are described with the class."""
         if read_mode not in READ_MODES:
             raise InvalidArgumentError(f"read_mode is {read_mode!r}, must be one of {', '.join(map(repr, READ_MODES))}")
         with reporter(progress) as report:

@@ -24,6 +24,7 @@ class Request:
     """
 
     def __init__(self, handle: _lmnative.Request, n: int) -> None:
+        """Made by Engine.submit."""
         self._handle = handle
         self._n = n
         self._chunks: list[Chunk] = []

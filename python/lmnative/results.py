@@ -99,6 +99,7 @@ class Chunk(Record):
         top_logprobs: list[dict[int, float]] | None,
         logits: _lmnative.Tensor | None,
     ) -> None:
+        """Made by what generates."""
         # From the extension module's tuple. Field by field: there are as many chunks as tokens.
         self.text = text
         self.token_ids = token_ids

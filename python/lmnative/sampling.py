@@ -112,11 +112,14 @@ def one_of(name: str, value: object, choices: tuple[int, ...]) -> int:
     return number
 
 
-def tristate(value: bool | None) -> int:
+def yes_or_no(name: str, value: object) -> int:
+    """True, False as LMN_YES, LMN_NO."""
+    return _lmnative.YES if boolean(name, value) else _lmnative.NO
+
+
+def tristate(name: str, value: object) -> int:
     """None, True, False as LMN_DEFAULT, LMN_YES, LMN_NO."""
-    if value is None:
-        return _lmnative.DEFAULT
-    return _lmnative.YES if value else _lmnative.NO
+    return _lmnative.DEFAULT if value is None else yes_or_no(name, value)
 
 
 def seconds_to_ns(name: str, value: object) -> int:
@@ -171,7 +174,7 @@ def request_options(
     stops = [stop] if isinstance(stop, (str, bytes)) else list(stop or ())
     return {
         "flags": flags,
-        "add_bos": tristate(add_bos),
+        "add_bos": tristate("add_bos", add_bos),
         "max_tokens": 0 if max_tokens is None else integer("max_tokens", max_tokens, 1, 2**32 - 1),
         "temperature": number("temperature", temperature),
         "top_k": integer("top_k", top_k, *int32),

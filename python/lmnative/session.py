@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lmnative import _lmnative
 from lmnative.errors import InvalidArgumentError
-from lmnative.sampling import integer, path_bytes, tristate
+from lmnative.sampling import integer, path_bytes, yes_or_no
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Port:
     __slots__ = ("name", "shape", "type")
 
     def __init__(self, name: str, type: str, shape: list[int | str | None] | None) -> None:
+        """Made by Session.get_inputs and get_outputs."""
         self.name = name
         self.type = type
         """As ONNX Runtime says it: "tensor(float)", "seq(tensor(int64))", …"""
@@ -46,6 +47,7 @@ class Binding:
     """A run with fixed arrays, made by Session.bind: the fastest way to call a small model. One run at a time."""
 
     def __init__(self, session: Session, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Made by Session.bind."""
         from lmnative.session_values import buffer_value
 
         def values(ports: list[_lmnative.SessionPort], arrays: dict[str, Any], what: str, writable: bool) -> list[Any]:
@@ -105,6 +107,7 @@ class Session:
         max_batch: int = 0,
         max_queue: int = 0,
     ) -> None:
+        """Opens the model; arguments and errors are described with the class."""
         import os
 
         from lmnative.graph import Graph
@@ -120,7 +123,7 @@ class Session:
             source,
             is_path,
             integer("threads", threads, 0, 2**31 - 1),
-            tristate(optimize),
+            yes_or_no("optimize", optimize),
             integer("max_shapes", max_shapes, 0, 2**32 - 1),
             integer("max_arena_bytes", max_arena_bytes, 0, 2**64 - 1),
             None if base_folder is None else os.fsdecode(path_bytes("base_folder", base_folder)),

@@ -18,6 +18,7 @@ class Decoder:
     """Decodes a stream of tokens; never hands out half a character. One thread at a time."""
 
     def __init__(self, handle: _lmnative.Decoder) -> None:
+        """Made by Tokenizer.decoder."""
         self._handle = handle
 
     def decode(self, token_id: int) -> str:
@@ -36,6 +37,7 @@ class Tokenizer:
     """
 
     def __init__(self, model: Model) -> None:
+        """Builds the tokenizer of an open model."""
         self._model = model
         self._handle = _lmnative.Tokenizer(model._handle)
         info = self._handle.info()
@@ -77,7 +79,9 @@ class Tokenizer:
         Raises:
             InvalidArgumentError: text that is not valid Unicode, with the position.
         """
-        return self._handle.encode(text, bool(parse_special), tristate(add_bos), tristate(add_eos))
+        return self._handle.encode(
+            text, bool(parse_special), tristate("add_bos", add_bos), tristate("add_eos", add_eos)
+        )
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = False) -> str:
         """Token ids (list, numpy, torch, any DLPack array) to text. Ill-formed bytes become U+FFFD.

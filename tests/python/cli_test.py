@@ -175,6 +175,8 @@ def test_inspect_graph():
     assert optimised == call("inspect", "--optimized", model, "--graph").stdout
     for wrong in (["--graph", "--json"], ["--optimised"]):
         failed(call("inspect", model, *wrong), 2, "--graph goes with")
+    failed(call("inspect", "--graph", "smollm2-135m"), 1, "described by: lmnative inspect smollm2-135m")
+    failed(call("inspect", "--graph", "absent.onnx"), 1, "absent.onnx: no such file: check the path")
 
 
 def test_inspect_json(model_path):

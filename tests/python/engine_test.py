@@ -132,6 +132,7 @@ def test_options_of_the_engine():
         ({"kv_type": "q4_0"}, ValueError),
         ({"kv_type": ["f16"]}, TypeError),
         ({"profile": "no"}, TypeError),
+        ({"prefix_cache": "no"}, TypeError),
         ({"threads": True}, TypeError),
         ({"prefill_chunk_tokens": "many"}, TypeError),
         ({"idle_spin": "long"}, TypeError),

@@ -278,6 +278,8 @@ def test_errors_say_everything_at_once():
         lmnative.from_torch(module, random(4, 4))
     with pytest.raises(lmnative.InvalidArgumentError, match=r"call module\.eval\(\)"):
         lmnative.from_torch(nn.Linear(2, 2).train(), random(1, 2))
+    with pytest.raises(TypeError, match="module must be a torch.nn.Module or an ExportedProgram, not str"):
+        lmnative.from_torch("model.pt", random(1, 2))
 
 
 def test_torch_is_not_needed_until_it_is():

@@ -188,8 +188,17 @@ def test_errors_name_the_operator():
         g.input("x", "float32")
     with pytest.raises(lmnative.InvalidArgumentError, match="complex64"):
         g.input("z", np.complex64)
-    with pytest.raises(lmnative.InvalidArgumentError, match="no outputs"):
+    with pytest.raises(lmnative.InvalidArgumentError, match=r"no outputs: add one before") as caught:
         g.session()
+    assert "lmn_" not in str(caught.value)
+    with pytest.raises(lmnative.NotFoundError, match="no operator 'Foo'"):
+        g.op("Foo", x)
+    with pytest.raises(TypeError, match="Foo: values are given one by one, not in a list"):
+        g.op("Foo", [x])
+    with pytest.raises(lmnative.InvalidArgumentError, match="'y' is not one of this operator, which has none"):
+        g.relu(x, y=3)
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(x)
     with pytest.raises(TypeError, match="attribute 'axis' is a object"):
         g.softmax(x, axis=object())
     with pytest.raises(AttributeError):

@@ -381,6 +381,9 @@ def test_runners(a):
         assert session.runners == {"lockstep": int(runner != "graph"), "graph": int(runner == "graph")}
     with pytest.raises(lmnative.InvalidArgumentError, match="'auto', 'lockstep', 'graph'"):
         lmnative.Session(MODEL, runner="best")
+    for value in ("no", 0, None):
+        with pytest.raises(TypeError, match="optimize must be True or False"):
+            lmnative.Session(MODEL, optimize=value)
 
 
 def test_bytes_that_are_no_text_are_shown_and_named():

@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = in_flags(str(error))
         fail(message or error)
         return USAGE_ERROR if message else 1
-    except (Error, OSError, MemoryError) as error:
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error)
+        return 1
+    except (Error, MemoryError) as error:
         fail(error)
         return 1
 

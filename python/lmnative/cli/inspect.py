@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections import Counter
 
 from lmnative.cli import UsageError
 from lmnative.cli.loading import printable
+from lmnative.errors import NotFoundError
 from lmnative.model import Model
 from lmnative.session import Session
 
@@ -35,6 +37,12 @@ def run(options: argparse.Namespace) -> int:
 def _print_graph(options: argparse.Namespace) -> int:
     if options.json or options.tensors or options.full or not options.graph:
         raise UsageError("--graph goes with --optimised and --svg and nothing else, and those with --graph")
+    name = options.model
+    if not (os.path.exists(name) or os.path.dirname(name) or name.endswith(".onnx")):
+        raise NotFoundError(
+            f"{name}: no such file: --graph takes the path of an ONNX file; a language model has no such graph and is "
+            f"described by: lmnative inspect {name}"
+        )
     session = Session(options.model, threads=1, optimize=options.optimised)
     if options.svg:
         from lmnative.drawing import draw

@@ -43,13 +43,16 @@ def from_torch(
 
     Raises:
         ImportError: torch is not installed.
+        TypeError: not a module.
         UnsupportedError: operators that there is nothing for, all of them.
     """
     torch = _torch()
     if isinstance(module, torch.export.ExportedProgram):
         program = module
     else:
-        if getattr(module, "training", False):
+        if not isinstance(module, torch.nn.Module):
+            raise TypeError(f"module must be a torch.nn.Module or an ExportedProgram, not {type(module).__name__}")
+        if module.training:
             raise InvalidArgumentError("the module is in training mode; call module.eval() first")
         args = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         shapes = _dims(torch, dynamic_shapes)
