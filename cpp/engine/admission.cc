@@ -123,9 +123,12 @@ Result<Admission> admit(const RequestOptions& options, const AdmissionLimits& li
                  "prefill_chunk_tokens is %d; it must be 0 (the engine's) or more",
                  options.prefill_chunk_tokens);
   }
-  if (options.deadline_ns < 0) {
-    return error(Code::kInvalidArgument, "deadline_ns is %lld; it must be 0 (none) or more",
-                 static_cast<long long>(options.deadline_ns));
+  const std::pair<const char*, int64_t> times[] = {
+      {"deadline_ns", options.deadline_ns}, {"token_interval_ns", options.token_interval_ns}};
+  for (const auto& [name, value] : times) {
+    if (value >= 0) continue;
+    return error(Code::kInvalidArgument, "%s is %lld; it must be 0 (none) or more", name,
+                 static_cast<long long>(value));
   }
 
   Admission admission;

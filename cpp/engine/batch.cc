@@ -7,12 +7,11 @@
 
 namespace lmn::engine {
 
-StepSizes write_batch(std::span<const Slice> step,
-                      std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits,
-                      int32_t page_step, const StepInputs& inputs) {
+StepSizes write_batch(std::span<const Slice> step, std::span<Sequence* const> members,
+                      const StepLimits& limits, int32_t page_step, const StepInputs& inputs) {
   StepSizes sizes;
   for (const Slice& slice : step) {
-    const Sequence& sequence = *running[static_cast<size_t>(slice.sequence)];
+    const Sequence& sequence = *members[static_cast<size_t>(slice.sequence)];
     const std::vector<int32_t>& pages = sequence.cache.pages;
     std::transform(pages.begin(), pages.end(),
                    inputs.block_tables + int64_t{sizes.sequences} * limits.table_stride,

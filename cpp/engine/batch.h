@@ -4,7 +4,6 @@
 // holds).
 #pragma once
 
-#include <memory>
 #include <span>
 
 #include "engine/scheduler.h"
@@ -13,9 +12,8 @@
 
 namespace lmn::engine {
 
-// Every slice's sequence has pages for its tokens. `page_step`: KvCache's.
-StepSizes write_batch(std::span<const Slice> step,
-                      std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits,
-                      int32_t page_step, const StepInputs& inputs);
+// Slices count in `members`. Each sequence has pages for its tokens. `page_step`: KvCache's.
+StepSizes write_batch(std::span<const Slice> step, std::span<Sequence* const> members,
+                      const StepLimits& limits, int32_t page_step, const StepInputs& inputs);
 
 }  // namespace lmn::engine

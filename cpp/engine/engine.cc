@@ -41,6 +41,7 @@ Status check_options(const EngineOptions& options, const StepLimits& limits) {
                  options.queue_capacity, kMaxQueueCapacity, kDefaultQueueCapacity);
   }
   const std::pair<const char*, int64_t> bounds[] = {
+      {"max_sequences", options.max_sequences},
       {"queue_tokens", options.queue_tokens},
       {"queue_bytes", options.queue_bytes},
       {"ageing_ns", options.ageing_ns},
@@ -59,6 +60,7 @@ Status check_options(const EngineOptions& options, const StepLimits& limits) {
 
 EngineOptions with_defaults(EngineOptions options, const StepLimits& limits) {
   if (options.kv_tokens == 0) options.kv_tokens = options.context_tokens;
+  if (options.max_sequences == 0) options.max_sequences = limits.sequences;
   if (options.prefill_chunk_tokens == 0) options.prefill_chunk_tokens = limits.tokens;
   if (options.queue_capacity == 0) options.queue_capacity = kDefaultQueueCapacity;
   if (options.ageing_ns == 0) options.ageing_ns = kDefaultAgeingNs;
@@ -101,8 +103,11 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
   for (int i = 0; i < parts_.team->size(); ++i)
     samplers_.emplace_back(limits.vocab_size, *signals_->ledger);
   const auto sequences = static_cast<size_t>(limits.sequences);
-  running_.reserve(sequences);
-  views_.reserve(sequences);
+  const auto running = static_cast<size_t>(options.max_sequences);
+  raised_.reserve(running);
+  ended_.reserve(running);
+  members_.reserve(2 * sequences);
+  views_.reserve(2 * sequences);
   step_.reserve(sequences);
   rows_.reserve(sequences + kMaxSamples);
   joining_.reserve(kMaxSamples);
@@ -334,6 +339,7 @@ void Engine::Impl::shutdown() {
   signals_->wake.advance();
   const std::lock_guard<std::mutex> lock(join_mutex_);
   thread_.join();
+  signals_->close_cancels();
   notifier_.stop();
 }
 

@@ -42,6 +42,9 @@ struct EngineOptions {
   int64_t kv_tokens = 0;
   // kF16 or kF32.
   DType kv_dtype = DType::kF16;
+  // Sequences that run at once; a step takes as many of them as the runner does, in turn. 0: as
+  // many as a step.
+  int32_t max_sequences = 0;
   // Prompt tokens in one step at most. 0: as many as the runner takes.
   int32_t prefill_chunk_tokens = 0;
   // Requests submitted and not yet running at most, up to kMaxQueueCapacity. 0:

@@ -21,6 +21,7 @@
 #include "engine/pacer.h"
 #include "engine/page_pool.h"
 #include "engine/request_core.h"
+#include "engine/running_set.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "engine/waiting_queue.h"
@@ -64,22 +65,22 @@ class Engine::Impl {
   static void enter(void* self);
   void loop();
   void run_until_closed();
+  void sleep(uint32_t seen, int64_t now);
   void take_submitted();
-  void end_cancelled_and_late();
+  void end_cancelled_and_late(int64_t now);
+  void end_request(RequestCore& request, FinishReason reason);
   void start_waiting(int64_t now);
-  static int64_t lacks(const Sequence& sequence);
   bool take_room(Sequence& sequence);
   bool preempting_makes_room(const Sequence& candidate) const;
   void start(std::shared_ptr<Sequence> sequence, int64_t now);
   void join_running(std::shared_ptr<Sequence> sequence);
-  void put_in_order(std::shared_ptr<Sequence> sequence);
+  std::shared_ptr<Sequence> leave_running(Sequence& sequence);
   void use_up_ranks();
   void preempt_last();
   void wait_again(const std::shared_ptr<Sequence>& sequence);
   void end_waiting(std::shared_ptr<Sequence> sequence, FinishReason reason);
   void end_sequence(Sequence& sequence, Verdict verdict);
   void uncount(const Sequence& sequence);
-  void erase_ended();
   void release_pages(Sequence& sequence);
   void count_pages();
   void announce(RequestCore& request);
@@ -92,7 +93,8 @@ class Engine::Impl {
     int64_t begin = 0, scheduled = 0, prepared = 0, ran = 0, sampled = 0, delivered = 0;
   };
   void step(int64_t begin_ns);
-  void compose();
+  bool compose();
+  void take_turns();
   bool take_pages(Sequence& sequence, int32_t begin, int32_t end);
   void count_computed(Sequence& sequence, const Slice& slice);
   void collect_rows(const float* logits);
@@ -164,12 +166,15 @@ class Engine::Impl {
   StepInputs inputs_;
   Pacer pacer_;
   WaitingQueue<Sequence> waiting_;
-  // In order of precedence: higher level first, then in the order in which they started. Pages that
-  // lack are taken from the last.
-  std::vector<std::shared_ptr<Sequence>> running_;
-  std::vector<SequenceView> views_;  // of running_
-  std::vector<Slice> step_;
-  struct Row {  // of logits, from which a sequence gets its next token
+  RunningSet running_;             // pages that lack are taken from the last
+  std::vector<Sequence*> raised_;  // of running_, with raised_steps
+  std::vector<std::shared_ptr<Sequence>>
+      ended_;                        // in this step, or between two: held until it ends
+  DueHeap<RequestCore> deadlines_;   // of waiting and running requests
+  std::vector<Sequence*> members_;   // those that the step may move on
+  std::vector<SequenceView> views_;  // of members_
+  std::vector<Slice> step_;          // counts in members_
+  struct Row {                       // of logits, from which a sequence gets its next token
     Sequence* sequence;
     const float* logits;
     Sampler::Choice choice;
@@ -178,8 +183,7 @@ class Engine::Impl {
   std::vector<std::shared_ptr<Sequence>> joining_;  // forked in this step
   bool news_for_notifier_ = false;
   TouchedQueues touched_queues_;
-  uint64_t seen_cancels_ = 0;
-  bool cancelled_in_ring_ = false;    // one that was popped since the last look had its flag set
+  bool took_ = false;                 // something was submitted since the last sleep
   std::shared_ptr<Sequence> ending_;  // see end_waiting()
   struct Room {
     uint64_t request = 0;
@@ -189,8 +193,6 @@ class Engine::Impl {
     bool operator==(const Room&) const = default;
   };
   Room no_room_;  // where take_room() failed last
-  // No waiting or running request is late before this.
-  int64_t next_deadline_ns_ = parallel::kNoDeadline;
 };
 
 }  // namespace lmn::engine

@@ -71,6 +71,9 @@ struct RequestOptions {
   int32_t prefill_chunk_tokens = 0;
   // From submit: then the request ends with kDeadline, seen within one step. 0: none.
   int64_t deadline_ns = 0;
+  // A sample's token k comes k intervals after its first one at the earliest (pace.h); the engine
+  // does other work meanwhile. 0: as soon as it can. Of no meaning to a score.
+  int64_t token_interval_ns = 0;
 
   // Raw logits, float32 [rows, vocab_size], in the caller's memory. A score needs one row per
   // prompt token: row i holds the logits after token i. A generation may give max_tokens rows

@@ -16,7 +16,30 @@ constexpr int64_t kClientSpinNs = 5'000;
 
 }  // namespace
 
+void EngineSignals::cancel(const std::shared_ptr<Cancellation>& cancellation) {
+  cancelled.announce(cancellation);
+  if (cancels_.fetch_add(2, std::memory_order_acq_rel) % 2 != 0) drop_cancelled();
+  wake.advance();
+}
+
+bool EngineSignals::look_for_cancels() {
+  const uint64_t cancels = cancels_.load(std::memory_order_acquire);
+  return std::exchange(seen_cancels_, cancels) != cancels;
+}
+
+void EngineSignals::close_cancels() {
+  cancels_.fetch_or(1, std::memory_order_acq_rel);
+  drop_cancelled();
+}
+
+void EngineSignals::drop_cancelled() {
+  const std::lock_guard<std::mutex> lock(closed_mutex_);
+  while (cancelled.take() != nullptr) {
+  }
+}
+
 RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)), pid_(getpid()) {
+  cancellation_.request = this;
   buffer_bytes_ = static_cast<int64_t>(sizeof(RequestCore)) +
                   static_cast<int64_t>(fixed_.options.prompt.size() * sizeof(int32_t)) +
                   samples() * Sequence::buffer_bytes(*this);
@@ -118,8 +141,7 @@ void RequestCore::cancel() {
   const auto over = [](const Sequence& sequence) { return is_terminal(sequence.state()); };
   if (std::all_of(sequences_.get(), sequences_.get() + samples(), over)) return;
   if (cancel_.exchange(true, std::memory_order_relaxed)) return;
-  fixed_.signals->cancels.fetch_add(1, std::memory_order_release);
-  fixed_.signals->wake.advance();
+  fixed_.signals->cancel({shared_from_this(), &cancellation_});
 }
 
 RequestStats RequestCore::stats() const {

@@ -22,18 +22,43 @@
 
 namespace lmn::engine {
 
+class RequestCore;
+
+// A request's place in the list of cancelled ones, which holds the request by it.
+struct Cancellation : parallel::NewsNode<Cancellation> {
+  RequestCore* request = nullptr;
+};
+
 // What a request needs of its engine, and may outlive it.
-struct EngineSignals {
+class EngineSignals {
+ public:
+  // Any thread, once for a request, after its flag was set.
+  void cancel(const std::shared_ptr<Cancellation>& cancellation);
+  // The engine thread: whether there was a cancel since the last call; those are then in
+  // `cancelled`.
+  bool look_for_cancels();
+  // After the engine thread has ended: `cancelled` holds no request any more, and will not.
+  void close_cancels();
+
   parallel::EventCount wake;  // the engine thread waits on it when it has nothing to do
-  // Grows with every cancel: "look through the waiting requests". Release after a request's flag is
-  // set, acquire before the flags are looked at.
-  std::atomic<uint64_t> cancels{0};
-  std::atomic<int64_t> live_bytes{0};  // of live requests' buffers; relaxed, a figure
+  parallel::NewsList<Cancellation> cancelled;  // taken from by the engine thread
+  std::atomic<int64_t> live_bytes{0};          // of live requests' buffers; relaxed, a figure
   std::shared_ptr<memory::Ledger> ledger;
+
+ private:
+  void drop_cancelled();
+
+  // Grows by two with every cancel, after that is in the list; odd once the list is closed. All
+  // changes are acq_rel: whoever cancels before the closing is found by it, and whoever cancels
+  // after it finds the list closed, and empties it. Acquire before the list is looked at.
+  std::atomic<uint64_t> cancels_{0};
+  uint64_t seen_cancels_ = 0;  // of the engine thread
+  std::mutex closed_mutex_;    // those who empty the closed list take turns
 };
 
 class RequestCore : public std::enable_shared_from_this<RequestCore>,
-                    public parallel::NewsNode<RequestCore> {
+                    public parallel::NewsNode<RequestCore>,
+                    public DueNode<RequestCore> {
  public:
   struct Fixed {
     uint64_t id = 0;
@@ -79,8 +104,8 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
   }
 
   // --- engine side -----------------------------------------------------------------------------
-  // relaxed: ordered by EngineSignals::cancels where that matters, and looked at again each step
-  // where it does not.
+  // relaxed: set before the request is in EngineSignals::cancelled, which orders it. Who does not
+  // see it set finds the request there later.
   bool cancel_requested() const { return cancel_.load(std::memory_order_relaxed); }
   void mark_started(int64_t now, int32_t cached_tokens);
   void mark_first_token(int64_t now) { first_token_ns_.store(now, std::memory_order_relaxed); }
@@ -114,6 +139,7 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
   std::atomic<uint32_t> next_sample_{
       0};  // where next() begins to look; relaxed, any value is right
   std::atomic<bool> cancel_{false};
+  Cancellation cancellation_;
   std::atomic<bool> left_{false};
   std::shared_ptr<NewsOfRequest> news_;
   parallel::EventCount events_;

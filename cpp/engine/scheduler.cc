@@ -5,12 +5,12 @@
 
 namespace lmn::engine {
 
-void schedule(std::span<const SequenceView> running, const StepBudget& budget,
+void schedule(std::span<const SequenceView> sequences, const StepBudget& budget,
               std::vector<Slice>& step) {
   step.clear();
   StepBudget left = budget;
   const auto take = [&](size_t index, int32_t tokens) {
-    const SequenceView& s = running[index];
+    const SequenceView& s = sequences[index];
     const bool last = s.computed + tokens == s.known;
     const int32_t outputs = s.score ? tokens : last ? 1 : 0;
     step.push_back({static_cast<int32_t>(index), s.computed, tokens, outputs});
@@ -19,12 +19,12 @@ void schedule(std::span<const SequenceView> running, const StepBudget& budget,
     left.outputs -= outputs;
   };
 
-  for (size_t i = 0; i < running.size(); ++i) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
     if (left.tokens == 0 || left.sequences == 0 || left.outputs == 0) break;
-    if (running[i].known - running[i].computed == 1) take(i, 1);
+    if (sequences[i].known - sequences[i].computed == 1) take(i, 1);
   }
-  for (size_t i = 0; i < running.size(); ++i) {
-    const SequenceView& s = running[i];
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const SequenceView& s = sequences[i];
     const int32_t needed = s.known - s.computed;
     if (needed == 1) continue;
     if (left.sequences == 0) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scheduler: a pure function from the running sequences and a budget to the next step. No
+// The scheduler: a pure function from sequences that may go on and a budget to the next step. No
 // clock, no memory, no device.
 //
 // Sequences that need one more token go first, so that a long prompt never holds back running
@@ -28,7 +28,7 @@ struct StepBudget {
   int32_t outputs = 0;
 };
 
-// Tokens [begin, begin + tokens) of running sequence `sequence`. outputs: 0 (more of the prompt is
+// Tokens [begin, begin + tokens) of the sequence with that index. outputs: 0 (more of the prompt is
 // to come), 1 (the last token's logits), or `tokens` (a score).
 struct Slice {
   int32_t sequence = 0;
@@ -38,8 +38,8 @@ struct Slice {
 };
 
 // Replaces `step`. Allocates nothing when its capacity is budget.sequences. Never empty when
-// something runs and every budget is at least 1.
-void schedule(std::span<const SequenceView> running, const StepBudget& budget,
+// there are sequences and every budget is at least 1.
+void schedule(std::span<const SequenceView> sequences, const StepBudget& budget,
               std::vector<Slice>& step);
 
 }  // namespace lmn::engine

@@ -126,6 +126,10 @@ void Sequence::fill_chunk(uint64_t from, uint64_t to, Chunk* chunk) const {
 
 // --- engine side -------------------------------------------------------------------------------
 
+int64_t Sequence::lacking_pages() const {
+  return std::max<int64_t>(0, kv_pages(known_tokens()) - static_cast<int64_t>(cache.pages.size()));
+}
+
 TopLogprobs Sequence::next_top_logprobs() {
   if (top_ids_ == nullptr) return {};
   const auto top = static_cast<size_t>(request_->options().sampling.logprobs);

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "core/status.h"
+#include "engine/due_heap.h"
 #include "engine/request.h"
+#include "engine/running_set.h"
 #include "engine/sampler.h"
 #include "engine/text_buffer.h"
 #include "engine/waiting_queue.h"
@@ -24,7 +26,7 @@ namespace lmn::engine {
 
 class RequestCore;
 
-class Sequence : public WaitingNode<Sequence> {
+class Sequence : public WaitingNode<Sequence>, public RunningNode, public DueNode<Sequence> {
  public:
   // What the buffers of a sequence of that request take.
   static int64_t buffer_bytes(const RequestCore& request);
@@ -73,12 +75,16 @@ class Sequence : public WaitingNode<Sequence> {
     std::vector<int32_t> pages;  // the block table; its capacity is enough for the longest answer
   };
   Cache cache;
+  // For the known tokens, beyond those that it holds.
+  int64_t lacking_pages() const;
   int level = 0;             // of priority; raised while it runs when it was due by age
   int32_t raised_steps = 0;  // so many more steps `level` stays raised
   bool started = false;      // has run before
   bool preempted = false;    // waits again
-  bool ended = false;        // still in the list of running sequences, until the step is over
-  int64_t news_ns = 0;       // when the last token was delivered
+  bool ended = false;
+  int64_t news_ns = 0;  // when the last token was delivered
+  // Of a paced one: when its next token is due, and when that is looked at (pace.h). 0: at once.
+  int64_t due_ns = 0, wake_ns = 0;
   std::optional<text::StreamDecoder> decoder;
   text::StopMatcher matcher;
 

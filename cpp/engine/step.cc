@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "engine/batch.h"
 #include "engine/engine_impl.h"
+#include "engine/pace.h"
 
 namespace lmn::engine {
 namespace {
@@ -22,9 +23,9 @@ constexpr int64_t kShareSamplingFrom = 65'536;
 void Engine::Impl::step(int64_t begin_ns) {
   StepTimes times;
   times.begin = begin_ns;
-  compose();
+  if (!compose()) return;
   times.scheduled = parallel::now_ns();
-  const StepSizes sizes = write_batch(step_, running_, limits_, kv_.page_step(), inputs_);
+  const StepSizes sizes = write_batch(step_, members_, limits_, kv_.page_step(), inputs_);
   times.prepared = parallel::now_ns();
   const Result<const float*> logits = parts_.runner->run(sizes, *parts_.team);
   times.ran = parallel::now_ns();
@@ -38,15 +39,18 @@ void Engine::Impl::step(int64_t begin_ns) {
   } else {
     times.sampled = times.ran;
     for (const Slice& slice : step_) {
-      Sequence& sequence = *running_[static_cast<size_t>(slice.sequence)];
+      Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
       sequence.cache.written = slice.begin + slice.tokens;
       end_sequence(sequence, {FinishReason::kError, -1, logits.status()});
     }
   }
-  erase_ended();
+  for (const Slice& slice : step_) {
+    Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
+    if (sequence.running()) running_.update(sequence);
+  }
   for (std::shared_ptr<Sequence>& sequence : joining_) {
     if (sequence->ended) continue;
-    if (running_.size() < static_cast<size_t>(limits_.sequences)) {
+    if (running_.size() < static_cast<size_t>(options_.max_sequences)) {
       join_running(std::move(sequence));
     } else {
       release_pages(*sequence);
@@ -58,16 +62,20 @@ void Engine::Impl::step(int64_t begin_ns) {
   send_announcements();
   times.delivered = parallel::now_ns();
   record_step(times, sizes);
+  ended_.clear();
 }
 
 // Chooses what the step computes and takes the pages for it. Where they lack, the last in
 // precedence gives its own; the first always gets what it needs, because admission let nothing in
-// that the whole cache could not hold.
-void Engine::Impl::compose() {
+// that the whole cache could not hold. False: who was to go on has given its pages, and the others
+// are not due.
+bool Engine::Impl::compose() {
   for (;;) {
+    running_.list_ready(static_cast<size_t>(limits_.sequences), members_);
+    if (members_.empty()) return false;
     views_.clear();
     bool answers = false;
-    for (const auto& sequence : running_) {
+    for (const Sequence* sequence : members_) {
       const int32_t wanted = sequence->request().options().prefill_chunk_tokens;
       const int32_t chunk = wanted > 0 ? std::min(wanted, options_.prefill_chunk_tokens)
                                        : options_.prefill_chunk_tokens;
@@ -81,8 +89,10 @@ void Engine::Impl::compose() {
               limits_.outputs},
              step_);
     const bool complete = std::all_of(step_.begin(), step_.end(), [this](const Slice& slice) {
-      return take_pages(*running_[static_cast<size_t>(slice.sequence)], slice.begin,
-                        slice.begin + slice.tokens);
+      Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
+      const bool taken = take_pages(sequence, slice.begin, slice.begin + slice.tokens);
+      running_.update(sequence);
+      return taken;
     });
     count_pages();
     if (complete) break;
@@ -90,6 +100,21 @@ void Engine::Impl::compose() {
     preempt_last();
   }
   LMN_CHECK(!step_.empty());
+  take_turns();
+  return true;
+}
+
+// Where a step has no room for all who need one token, those of them who are in it go behind the
+// others.
+void Engine::Impl::take_turns() {
+  const auto answers =
+      static_cast<size_t>(std::count_if(step_.begin(), step_.end(), [this](const Slice& slice) {
+        const SequenceView& view = views_[static_cast<size_t>(slice.sequence)];
+        return view.known - view.computed == 1;
+      }));
+  if (answers == running_.ready_answers()) return;
+  for (size_t i = 0; i < answers; ++i)
+    running_.end_turn(*members_[static_cast<size_t>(step_[i].sequence)]);
 }
 
 // Pages for tokens [begin, end) that the sequence may write to. False: too few are available; what
@@ -126,7 +151,7 @@ void Engine::Impl::count_computed(Sequence& sequence, const Slice& slice) {
 void Engine::Impl::collect_rows(const float* logits) {
   rows_.clear();
   for (const Slice& slice : step_) {
-    Sequence& sequence = *running_[static_cast<size_t>(slice.sequence)];
+    Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
     RequestCore& request = sequence.request();
     count_computed(sequence, slice);
     if (request.is_score()) {
@@ -216,6 +241,10 @@ Verdict Engine::Impl::deliver_row(Sequence& sequence, const Sampler::Choice& cho
     histograms_.inter_token.add(now - sequence.news_ns);
   }
   sequence.news_ns = now;
+  if (const int64_t interval = request.options().token_interval_ns; interval > 0) {
+    sequence.due_ns = next_due(sequence.due_ns, now, interval);
+    sequence.wake_ns = wake_time(sequence.due_ns, interval);
+  }
   counters_.generated_tokens.fetch_add(1, std::memory_order_relaxed);
   return deliver(sequence, choice.token_id, choice.logprob);
 }
@@ -262,6 +291,7 @@ void Engine::Impl::fork_siblings(Sequence& leader) {
     sequence.cache.verified = leader.cache.verified;
     sequence.cache.published = leader.cache.published;
     sequence.level = leader.level;
+    sequence.raised_steps = leader.raised_steps;
     sequence.started = true;
     joining_.emplace_back(request.shared_from_this(), &sequence);
   }

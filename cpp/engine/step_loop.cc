@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The engine thread: take what was submitted, end what was cancelled, start what fits, run one step
-// (step.cc), announce; again. It sleeps only where nothing runs (and then nothing waits either:
-// what waits fits an empty engine, see admission.h).
+// (step.cc), announce; again. It sleeps only where no running sequence may go on: nothing runs (and
+// then nothing waits either: what waits fits an empty engine, see admission.h), or all that run are
+// paced and none is due.
 #include <sched.h>
 
 #include <algorithm>
@@ -46,11 +47,14 @@ void Engine::Impl::run_until_closed() {
     if (closed_.load(std::memory_order_seq_cst)) break;
     const int64_t now = parallel::now_ns();
     take_submitted();
-    end_cancelled_and_late();
+    end_cancelled_and_late(now);
     start_waiting(now);
-    if (!running_.empty()) step(now);
+    running_.wake(now);
+    // After a step once more around: what has ended has made room.
+    const bool go_on = running_.ready();
+    if (go_on) step(now);
     send_announcements();
-    if (running_.empty() && waiting_.empty()) signals_->wake.wait(seen, options_.idle_spin_ns);
+    if (!go_on) sleep(seen, now);
   }
   // A few instructions of a client, see submit().
   while (submitting_.load(std::memory_order_seq_cst) != 0) sched_yield();
@@ -59,9 +63,20 @@ void Engine::Impl::run_until_closed() {
                    [&](std::shared_ptr<Sequence> sequence) {
                      end_waiting(std::move(sequence), FinishReason::kCancelled);
                    });
-  for (const auto& sequence : running_) end_sequence(*sequence, {FinishReason::kCancelled, -1, {}});
-  running_.clear();
+  while (!running_.empty()) {
+    end_sequence(*running_.last(), {FinishReason::kCancelled, -1, {}});
+    ended_.clear();
+  }
   send_announcements();
+}
+
+// Until somebody submits or cancels, or the first of what time alone brings. An engine whose next
+// work is due by the clock does not spin for it, only for the next request after one.
+void Engine::Impl::sleep(uint32_t seen, int64_t now) {
+  const int64_t until =
+      std::min({running_.next_due(), deadlines_.first_due(), waiting_.next_due(now)});
+  const bool took = std::exchange(took_, false);
+  signals_->wake.wait(seen, took || running_.empty() ? options_.idle_spin_ns : 0, until);
 }
 
 // A broken invariant (or no memory at all): this engine computes nothing any more, and says so to
@@ -102,10 +117,11 @@ void Engine::Impl::break_with(const char* what) noexcept {
   waiting_.extract([](Sequence&) { return true; },
                    [&](std::shared_ptr<Sequence> sequence) { end(sequence->request()); });
   for (const auto& sequence : joining_) end(sequence->request());
-  for (const auto& sequence : running_) end(sequence->request());
+  running_.for_each([&](Sequence& sequence) { end(sequence.request()); });
   ending_.reset();
   joining_.clear();
   running_.clear();
+  ended_.clear();
   send_announcements();
 }
 
@@ -115,42 +131,39 @@ void Engine::Impl::take_submitted() {
     const std::shared_ptr<RequestCore> request = std::move(submitted->self);
     for (int32_t i = 0; i < request->samples(); ++i)
       request->sequence(i).set_state(RequestState::kWaiting);
-    next_deadline_ns_ = std::min(next_deadline_ns_, request->fixed().deadline_ns);
+    const int64_t deadline = request->fixed().deadline_ns;
+    if (deadline != parallel::kNoDeadline) deadlines_.push(*request, deadline);
     counters_.unstarted.fetch_add(1, std::memory_order_relaxed);
-    // Its cancel may have been counted, and looked for in vain, while it was in the ring.
-    cancelled_in_ring_ |= request->cancel_requested();
     waiting_.push(hold(request, 0), base_level(request->sequence(0)), request->options().tenant,
                   request->fixed().submit_ns);
+    took_ = true;
+    // Its cancel may have been listed, and passed over, while it was in the ring.
+    if (request->cancel_requested()) end_request(*request, FinishReason::kCancelled);
   }
 }
 
-void Engine::Impl::end_cancelled_and_late() {
-  const uint64_t cancels = signals_->cancels.load(std::memory_order_acquire);
-  const int64_t now = next_deadline_ns_ == parallel::kNoDeadline ? 0 : parallel::now_ns();
-  const bool late = now >= next_deadline_ns_;
-  if (cancels == seen_cancels_ && !late && !cancelled_in_ring_) return;
-  seen_cancels_ = cancels;
-  cancelled_in_ring_ = false;
-
-  if (late) next_deadline_ns_ = parallel::kNoDeadline;
-  const auto reason = [&](const Sequence& sequence) {
-    const RequestCore& request = sequence.request();
-    if (request.cancel_requested()) return FinishReason::kCancelled;
-    if (late && request.fixed().deadline_ns <= now) return FinishReason::kDeadline;
-    if (late) next_deadline_ns_ = std::min(next_deadline_ns_, request.fixed().deadline_ns);
-    return FinishReason::kNone;
-  };
-  waiting_.extract(
-      [&](const Sequence& sequence) { return reason(sequence) != FinishReason::kNone; },
-      [&](std::shared_ptr<Sequence> sequence) {
-        const FinishReason why = reason(*sequence);
-        end_waiting(std::move(sequence), why);
-      });
-  for (const auto& sequence : running_) {
-    const FinishReason why = reason(*sequence);
-    if (why != FinishReason::kNone) end_sequence(*sequence, {why, -1, {}});
+void Engine::Impl::end_cancelled_and_late(int64_t now) {
+  if (signals_->look_for_cancels()) {
+    while (const std::shared_ptr<Cancellation> cancelled = signals_->cancelled.take())
+      end_request(*cancelled->request, FinishReason::kCancelled);
   }
-  erase_ended();
+  while (deadlines_.first_due() <= now) {
+    const std::shared_ptr<RequestCore> late = deadlines_.first()->shared_from_this();
+    end_request(*late, FinishReason::kDeadline);
+  }
+  ended_.clear();
+}
+
+// One that waits or runs; of one that is in the ring or has ended, nothing. The caller holds it.
+void Engine::Impl::end_request(RequestCore& request, FinishReason reason) {
+  for (int32_t i = 0; i < request.samples(); ++i) {
+    Sequence& sequence = request.sequence(i);
+    if (sequence.queued()) {
+      end_waiting(waiting_.remove(sequence), reason);
+    } else if (sequence.running()) {
+      end_sequence(sequence, {reason, -1, {}});
+    }
+  }
 }
 
 // In the order of WaitingQueue. One that finds no place, or too few pages, takes them from running
@@ -162,13 +175,11 @@ void Engine::Impl::end_cancelled_and_late() {
 // keeps the others.
 void Engine::Impl::start_waiting(int64_t now) {
   if (waiting_.empty()) return;
-  const auto most_raised = std::max<ptrdiff_t>(1, limits_.sequences / kDueShare);
-  auto raised = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
-    return sequence->level > base_level(*sequence);
-  });
+  const auto places = static_cast<size_t>(options_.max_sequences);
+  const size_t most_raised = std::max<size_t>(1, places / kDueShare);
   bool due = true;
   while (!waiting_.empty()) {
-    due = due && raised < most_raised;
+    due = due && raised_.size() < most_raised;
     Sequence& candidate = *waiting_.front(now, due);
     int highest = 0;
     waiting_.scan(1, [&](const Sequence& first) {
@@ -178,9 +189,7 @@ void Engine::Impl::start_waiting(int64_t now) {
     const bool overtakes = base_level(candidate) < highest;
     candidate.level = overtakes ? highest : base_level(candidate);
     candidate.raised_steps = overtakes ? kRaisedSteps : 0;
-    const bool full = running_.size() == static_cast<size_t>(limits_.sequences);
-    if (!full && take_room(candidate)) {
-      raised += overtakes ? 1 : 0;
+    if (running_.size() < places && take_room(candidate)) {
       start(waiting_.pop(now, due), now);
     } else if (overtakes) {
       due = false;  // the highest level goes on
@@ -190,12 +199,6 @@ void Engine::Impl::start_waiting(int64_t now) {
       return;
     }
   }
-}
-
-// Pages for the known tokens that the sequence does not hold yet.
-int64_t Engine::Impl::lacks(const Sequence& sequence) {
-  return std::max<int64_t>(
-      0, kv_pages(sequence.known_tokens()) - static_cast<int64_t>(sequence.cache.pages.size()));
 }
 
 // Room to start: pages for the known tokens, beside what running sequences still need for theirs,
@@ -215,9 +218,8 @@ bool Engine::Impl::take_room(Sequence& sequence) {
         pages_.match(known, (sequence.known_tokens() - 1) / kKvPageTokens, cache.pages);
     cache.computed = cache.written = cache.verified = cache.published * kKvPageTokens;
   }
-  int64_t needed = lacks(sequence);
-  for (const auto& running : running_) needed += lacks(*running) + 1;
-  if (running_.empty() || pages_.available() >= needed) return true;
+  if (running_.empty() || pages_.available() >= sequence.lacking_pages() + running_.needs(0))
+    return true;
   release_pages(sequence);
   no_room_ = room();
   return false;
@@ -226,17 +228,10 @@ bool Engine::Impl::take_room(Sequence& sequence) {
 // Whether the running sequences of a lower level hold what the candidate lacks: else their work
 // would be lost for nothing.
 bool Engine::Impl::preempting_makes_room(const Sequence& candidate) const {
-  int64_t available = pages_.available(), needed = lacks(candidate);
-  size_t staying = 0;
-  for (const auto& running : running_) {
-    if (running->level < candidate.level) {
-      available += static_cast<int64_t>(running->cache.pages.size());
-    } else {
-      needed += lacks(*running) + 1;
-      ++staying;
-    }
-  }
-  return staying < running_.size() && (staying == 0 || available >= needed);
+  const size_t lower = running_.count_below(candidate.level);
+  if (lower == 0 || lower == running_.size()) return lower > 0;
+  return pages_.available() + running_.pages_below(candidate.level) >=
+         candidate.lacking_pages() + running_.needs(candidate.level);
 }
 
 void Engine::Impl::start(std::shared_ptr<Sequence> sequence, int64_t now) {
@@ -268,35 +263,29 @@ void Engine::Impl::start(std::shared_ptr<Sequence> sequence, int64_t now) {
 void Engine::Impl::join_running(std::shared_ptr<Sequence> sequence) {
   sequence->set_state(RequestState::kRunning);
   counters_.running.fetch_add(1, std::memory_order_relaxed);
-  put_in_order(std::move(sequence));
+  if (sequence->raised_steps > 0) raised_.push_back(sequence.get());
+  running_.add(std::move(sequence));
 }
 
-void Engine::Impl::put_in_order(std::shared_ptr<Sequence> sequence) {
-  const auto behind = std::find_if(running_.begin(), running_.end(), [&](const auto& other) {
-    return other->level < sequence->level;
-  });
-  running_.insert(behind, std::move(sequence));
+std::shared_ptr<Sequence> Engine::Impl::leave_running(Sequence& sequence) {
+  if (std::exchange(sequence.raised_steps, 0) > 0) std::erase(raised_, &sequence);
+  return running_.remove(sequence);
 }
 
 // After a step: a rank that was raised for it has been used up by one.
 void Engine::Impl::use_up_ranks() {
-  for (size_t i = 0; i < running_.size(); ++i) {
-    Sequence& sequence = *running_[i];
-    if (sequence.raised_steps == 0 || --sequence.raised_steps > 0) continue;
-    sequence.level = base_level(sequence);
-    std::shared_ptr<Sequence> lowered = std::move(running_[i]);
-    running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
-    put_in_order(std::move(lowered));
-    --i;  // another one is here now; one that comes again has no steps left
-  }
+  std::erase_if(raised_, [this](Sequence* sequence) {
+    if (--sequence->raised_steps > 0) return false;
+    running_.move(*sequence, base_level(*sequence));
+    return true;
+  });
 }
 
 // Gives back the pages of the last in precedence. It waits again, first of its level, and computes
 // its tokens anew, but for what the prefix cache still has by then.
 void Engine::Impl::preempt_last() {
-  release_pages(*running_.back());
-  const std::shared_ptr<Sequence> sequence = std::move(running_.back());
-  running_.pop_back();
+  release_pages(*running_.last());
+  const std::shared_ptr<Sequence> sequence = leave_running(*running_.last());
   counters_.running.fetch_sub(1, std::memory_order_relaxed);
   counters_.preemptions.fetch_add(1, std::memory_order_relaxed);
   sequence->request().mark_preempted();
@@ -350,6 +339,7 @@ void Engine::Impl::end_sequence(Sequence& sequence, Verdict verdict) {
   }
   release_pages(sequence);
   uncount(sequence);
+  if (sequence.running()) ended_.push_back(leave_running(sequence));
   sequence.ended = true;
 
   RequestState state = RequestState::kFinished;
@@ -363,6 +353,7 @@ void Engine::Impl::end_sequence(Sequence& sequence, Verdict verdict) {
         .fetch_add(1, std::memory_order_relaxed);
     const int64_t now = parallel::now_ns();
     request.mark_ended(now);
+    if (deadlines_.contains(request)) deadlines_.remove(request);
     trace_request(request, now);
   }
   sequence.end(state, verdict.reason, verdict.stop_index, std::move(verdict.failure));
@@ -382,10 +373,6 @@ void Engine::Impl::trace_request(const RequestCore& request, int64_t end_ns) {
   for (int32_t i = 0; i < request.samples(); ++i)
     generated += request.sequence(i).generated_tokens();
   if (first != 0) span("decode", first, end_ns, generated);
-}
-
-void Engine::Impl::erase_ended() {
-  std::erase_if(running_, [](const auto& sequence) { return sequence->ended; });
 }
 
 // From the last page, which PagePool asks for. Pages whose contents nobody has verified may hold

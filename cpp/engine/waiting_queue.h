@@ -27,7 +27,9 @@
 #include <memory>
 #include <utility>
 
+#include "engine/linked_list.h"
 #include "engine/request.h"
+#include "parallel/clock.h"
 
 namespace lmn::engine {
 
@@ -46,20 +48,19 @@ inline constexpr int32_t kRaisedSteps = 64;
 // The queue's part of a request. Only the queue touches it.
 template <typename T>
 class WaitingNode {
+ public:
+  bool queued() const { return queued_ != nullptr; }
+
  private:
   template <typename U>
   friend class WaitingQueue;
   enum LinkKind { kAge, kTenant, kTurn, kLinks };
-  struct Link {
-    T* before = nullptr;
-    T* after = nullptr;
-  };
 
   std::shared_ptr<T> queued_;  // the queue's reference
   uint64_t tenant_ = 0;
   int64_t submit_ns_ = 0;
   int level_ = 0;
-  Link links_[kLinks];
+  Link<T> links_[kLinks];
   // Of a tenant's first request in its level, which stands for the tenant:
   T* tenant_last_ = nullptr;
   T* next_in_bucket_ = nullptr;
@@ -131,12 +132,26 @@ class WaitingQueue {
     return request;
   }
 
+  // When, after `now`, another one may become first because it is due by then; kNoDeadline: never.
+  int64_t next_due(int64_t now) const {
+    int highest = -1;
+    int64_t next = parallel::kNoDeadline;
+    for (int level = kPriorityLevels; level-- > 0;) {
+      const T* oldest = levels_[index(level)].age.first;
+      if (oldest == nullptr) continue;
+      highest = std::max(highest, level);
+      const int64_t since = passes_at(*oldest, highest);
+      if (since > now) next = std::min(next, since);
+    }
+    return next;
+  }
+
   // Takes out a request that is in the queue; it uses up no turn.
   std::shared_ptr<T> remove(T& request) {
     T* node = &request;
     Level& l = levels_[index(node->level_)];
     l.age.remove(node);
-    const Link link = node->links_[Node::kTenant];
+    const Link<T> link = node->links_[Node::kTenant];
     if (link.before == nullptr) {  // the tenant's first: its second takes its place
       T*& bucket = bucket_of(node->level_, node->tenant_);
       unlead(node, bucket);
@@ -187,34 +202,13 @@ class WaitingQueue {
 
  private:
   using Node = WaitingNode<T>;
-  using Link = typename Node::Link;
 
   template <typename Node::LinkKind kKind>
-  struct List {
-    T* first = nullptr;
-    T* last = nullptr;
-
-    void push_back(T* node) {
-      node->links_[kKind] = {last, nullptr};
-      (last == nullptr ? first : last->links_[kKind].after) = node;
-      last = node;
-    }
-    void push_front(T* node) {
-      node->links_[kKind] = {nullptr, first};
-      (first == nullptr ? last : first->links_[kKind].before) = node;
-      first = node;
-    }
-    void remove(T* node) {
-      const Link link = node->links_[kKind];
-      (link.before == nullptr ? first : link.before->links_[kKind].after) = link.after;
-      (link.after == nullptr ? last : link.after->links_[kKind].before) = link.before;
-    }
-    void replace(T* node, T* by) {
-      const Link link = by->links_[kKind] = node->links_[kKind];
-      (link.before == nullptr ? first : link.before->links_[kKind].after) = by;
-      (link.after == nullptr ? last : link.after->links_[kKind].before) = by;
-    }
+  struct Links {
+    static Link<T>& of(T* node) { return node->links_[kKind]; }
   };
+  template <typename Node::LinkKind kKind>
+  using List = LinkedList<T, Links<kKind>>;
   struct Level {
     List<Node::kAge> age;    // all requests, oldest first
     List<Node::kTurn> turn;  // the first request of each tenant, in the order of their turns
@@ -238,13 +232,18 @@ class WaitingQueue {
         if (!due_ones || passed_over_ < kDueShare - 1) break;
         continue;
       }
-      const int64_t since = oldest->submit_ns_ + (highest - level) * ageing_ns_;
+      const int64_t since = passes_at(*oldest, highest);
       if (since <= now && (due < 0 || since < due_since)) {
         due = level;
         due_since = since;
       }
     }
     return due < 0 ? Choice{highest, false} : Choice{due, true};
+  }
+
+  // From when on a request goes before those of the highest level that waits.
+  int64_t passes_at(const T& request, int highest) const {
+    return request.submit_ns_ + (highest - request.level_) * ageing_ns_;
   }
 
   T* adopt(std::shared_ptr<T> request, int level, uint64_t tenant, int64_t submit_ns) {
