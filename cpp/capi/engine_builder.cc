@@ -92,7 +92,7 @@ Result<int32_t> choose_context(const models::LanguageModelConfig& config, int32_
   return static_cast<int32_t>(wanted == 0 ? most : wanted);
 }
 
-// Each running sequence has its token and its logits in a step, however small prompts are cut.
+// Each sequence of a step has its token and its logits, however small prompts are cut.
 engine::StepLimits step_limits(const models::LanguageModelConfig& config,
                                const engine::EngineOptions& how, int32_t sequences) {
   engine::StepLimits limits;
@@ -226,7 +226,9 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   how.prefill_chunk_tokens =
       options.prefill_chunk_tokens == 0 ? kDefaultPrefillChunk : options.prefill_chunk_tokens;
   const int32_t sequences = options.max_sequences == 0 ? kDefaultSequences : options.max_sequences;
-  const engine::StepLimits limits = step_limits(language.config, how, sequences);
+  how.max_sequences = sequences;
+  const engine::StepLimits limits =
+      step_limits(language.config, how, std::min(sequences, kMaxStepSequences));
   const engine::KvShape kv_shape = {static_cast<int32_t>(language.config.layers),
                                     static_cast<int32_t>(language.config.kv_heads),
                                     static_cast<int32_t>(language.config.head_dim)};

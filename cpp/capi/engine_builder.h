@@ -25,10 +25,12 @@ struct BuildOptions {
   engine::EngineOptions engine;  // all other fields of it, as given; 0: its defaults
 };
 
-// Sequences that run at once. More still raise the throughput of a large model, but not much, and
-// each costs a row of logits and a row of the block tables.
+// Sequences that run at once.
 inline constexpr int32_t kDefaultSequences = 64;
-inline constexpr int32_t kMaxSequences = 1024;
+inline constexpr int32_t kMaxSequences = 16384;
+// Of them in one step. More still raise the throughput of a large model, but not much, and each
+// costs a row of logits and a row of the block tables.
+inline constexpr int32_t kMaxStepSequences = 1024;
 
 // A longer chunk no longer makes a matrix product faster on a CPU: its weights were read once for
 // all rows already.

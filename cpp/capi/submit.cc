@@ -192,8 +192,11 @@ Status submit(const lmn_engine& handle, const lmn_request_options& given, lmn_re
   options.ignore_eos = (given.flags & LMN_REQUEST_IGNORE_EOS) != 0;
   options.skip_special = (given.flags & LMN_REQUEST_KEEP_SPECIAL) == 0;
   options.text = engine.tokenizer != nullptr;
-  options.deadline_ns = static_cast<int64_t>(
-      std::min<uint64_t>(given.deadline_ns, std::numeric_limits<int64_t>::max()));
+  const auto time = [](uint64_t ns) {
+    return static_cast<int64_t>(std::min<uint64_t>(ns, std::numeric_limits<int64_t>::max()));
+  };
+  options.deadline_ns = time(given.deadline_ns);
+  options.token_interval_ns = time(given.token_interval_ns);
   if ((given.flags & LMN_REQUEST_NOTIFY) != 0) options.news = handle.news;
   if (options.news != nullptr && given.callback != nullptr) {
     return error(Code::kInvalidArgument,

@@ -59,10 +59,10 @@ void Engine::Impl::step(int64_t begin_ns) {
   }
   joining_.clear();
   use_up_ranks();
+  ended_.clear();  // whoever is told of the end finds the memory given back
   send_announcements();
   times.delivered = parallel::now_ns();
   record_step(times, sizes);
-  ended_.clear();
 }
 
 // Chooses what the step computes and takes the pages for it. Where they lack, the last in

@@ -52,7 +52,8 @@ typedef struct lmn_engine_options {
   uint32_t kv_type;              /* of the KV cache's elements: LMN_KV_*; 0: LMN_KV_F16 */
   lmn_progress_fn progress;      /* or NULL */
   void *progress_user;
-  uint32_t max_sequences; /* sequences that run at once, 1 to 1024; 0: 64 */
+  uint32_t max_sequences; /* sequences that run at once, 1 to 16384; 0: 64. A step takes up to 1024,
+                             in turn */
   uint32_t prefix_cache;  /* reuse of computed prompts: LMN_DEFAULT (yes), LMN_YES, LMN_NO */
   uint64_t queue_tokens;  /* prompt tokens that may wait, all requests together; 0: no bound */
   uint64_t queue_bytes;   /* bytes of live requests' buffers, logits not counted; 0: 1 GiB */
@@ -150,6 +151,10 @@ typedef struct lmn_request_options {
   uint32_t reserved;
   lmn_request_fn callback; /* or NULL */
   void *callback_user;
+  /* An answer at reading speed: token k of a sample comes k times so long after its first one, at
+   * the earliest, and the engine does other work meanwhile. It changes no token. A token that comes
+   * late delays none of those behind it, up to one interval. 0: as soon as it can */
+  uint64_t token_interval_ns;
 } lmn_request_options;
 
 /* Queues a request; never blocks. LMN_QUEUE_FULL, with the figures, if the queue has no room for

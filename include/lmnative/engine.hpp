@@ -76,7 +76,8 @@ struct RequestOptions {
   std::vector<lmn_token_bias> logit_bias{};
   std::vector<std::string> stop{};
   std::vector<int32_t> stop_token_ids{};
-  std::chrono::nanoseconds deadline{0};  // from submit; 0: none
+  std::chrono::nanoseconds deadline{0};        // from submit; 0: none
+  std::chrono::nanoseconds token_interval{0};  // from token to token at least; 0: at once
   uint64_t tag = 0;
   uint64_t tenant = 0;  // tenants take turns; 0: none
   uint32_t n = 1;       // answers to the prompt ("samples"); sample i has seed + i
@@ -575,8 +576,11 @@ class Engine {
     given.stop_count = stop.size();
     given.stop_token_ids = options.stop_token_ids.data();
     given.stop_token_id_count = options.stop_token_ids.size();
-    given.deadline_ns =
-        options.deadline.count() > 0 ? static_cast<uint64_t>(options.deadline.count()) : 0;
+    const auto above_0 = [](std::chrono::nanoseconds time) {
+      return time.count() > 0 ? static_cast<uint64_t>(time.count()) : 0;
+    };
+    given.deadline_ns = above_0(options.deadline);
+    given.token_interval_ns = above_0(options.token_interval);
     given.tag = options.tag;
     given.tenant = options.tenant;
     given.n = options.n;

@@ -143,7 +143,7 @@ class Engine:
             which it has as many as that needs. Default None: `context_tokens`.
         prefill_chunk_tokens: Prompt tokens computed in one step, 1 to 4096. Default 512. Never changes a result.
         queue_capacity: Requests that may wait, 1 to 2**20. Default 1024.
-        max_sequences: Sequences that run at once, 1 to 1024. Default 64.
+        max_sequences: Sequences that run at once, 1 to 16384; a step takes up to 1024, in turn. Default 64.
         prefix_cache: True (default): what was computed of a prompt is kept while there is room, for the next one that
             begins with the same tokens. Never changes a result.
         queue_tokens: Prompt tokens that may wait, all requests together, 1 or more. Default None: no bound.
@@ -206,7 +206,7 @@ class Engine:
             "kv_tokens": 0 if kv_tokens is None else integer("kv_tokens", kv_tokens, 1, 2**31 - 1),
             "prefill_chunk_tokens": integer("prefill_chunk_tokens", prefill_chunk_tokens, 1, 4096),
             "queue_capacity": integer("queue_capacity", queue_capacity, 1, 2**20),
-            "max_sequences": integer("max_sequences", max_sequences, 1, 1024),
+            "max_sequences": integer("max_sequences", max_sequences, 1, 16384),
             "prefix_cache": yes_or_no("prefix_cache", prefix_cache),
             "queue_tokens": 0 if queue_tokens is None else integer("queue_tokens", queue_tokens, 1, 2**63 - 1),
             "queue_bytes": integer("queue_bytes", queue_bytes, 1, 2**63 - 1),

@@ -96,6 +96,8 @@ class LLM:
             n: Answers to the prompt, "samples", 1 to 64. The result is sample 0, its ``samples`` are all of them, and
                 chunks tell their ``sample``. Sample i has the seed plus i. Default 1.
             deadline: Seconds from now, above 0; then the answer ends with finish_reason "deadline". Default None: none.
+            token_interval: Seconds from one token to the next at least, above 0: an answer at reading speed, which
+                leaves the machine to others. It changes no token. Default None: as fast as it can.
             keep_special: True: control tokens appear in the text. Default False.
             parse_special: True: the text of control tokens in a text prompt becomes those tokens. Default False.
             add_bos: Put the BOS token before a text prompt. Default None: as the model says.

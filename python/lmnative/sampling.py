@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         logit_bias: Mapping[int, float] | None
         priority: int
         deadline: float | None
+        token_interval: float | None
         tenant: int
         n: int
         keep_special: bool
@@ -149,6 +150,7 @@ def request_options(
     logit_bias: Mapping[int, float] | None = None,
     priority: int = 0,
     deadline: float | None = None,
+    token_interval: float | None = None,
     tenant: int = 0,
     n: int = 1,
     keep_special: bool = False,
@@ -196,4 +198,5 @@ def request_options(
         "tenant": integer("tenant", tenant, 0, 2**64 - 1),
         "n": integer("n", n, 1, 64),
         "deadline_ns": 0 if deadline is None else seconds_to_ns("deadline", deadline),
+        "token_interval_ns": 0 if token_interval is None else seconds_to_ns("token_interval", token_interval),
     }

@@ -108,8 +108,8 @@ class Engine {
                                   uint32_t penalty_last_n, uint64_t seed, uint32_t top_logprobs,
                                   int32_t priority, const py::list& logit_bias,
                                   const py::list& stop, const py::list& stop_token_ids,
-                                  uint64_t deadline_ns, uint64_t tenant, uint32_t n,
-                                  uint64_t loop) {
+                                  uint64_t deadline_ns, uint64_t token_interval_ns, uint64_t tenant,
+                                  uint32_t n, uint64_t loop) {
     const EnginePtr engine = use();
     auto options = sized<lmn_request_options>();
     options.flags = flags;
@@ -139,6 +139,7 @@ class Engine {
     options.top_logprobs = top_logprobs;
     options.priority = priority;
     options.deadline_ns = deadline_ns;
+    options.token_interval_ns = token_interval_ns;
     options.tenant = tenant;
     options.n = n;
     std::vector<lmn_token_bias> biases;
@@ -398,8 +399,8 @@ void bind_engine(py::module_& module) {
            py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
            py::arg("presence_penalty"), py::arg("frequency_penalty"), py::arg("penalty_last_n"),
            py::arg("seed"), py::arg("top_logprobs"), py::arg("priority"), py::arg("logit_bias"),
-           py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"), py::arg("tenant"),
-           py::arg("n"), py::arg("loop") = 0)
+           py::arg("stop"), py::arg("stop_token_ids"), py::arg("deadline_ns"),
+           py::arg("token_interval_ns"), py::arg("tenant"), py::arg("n"), py::arg("loop") = 0)
       .def("descriptor", &Engine::descriptor)
       .def("drain", &Engine::drain)
       .def("take", &Engine::take)

@@ -47,7 +47,7 @@ ELEMENT(lmn_string, 16);
 FIELD(lmn_string, data, 0, 8);
 FIELD(lmn_string, bytes, 8, 8);
 
-SIZE(lmn_request_options, 192);
+SIZE(lmn_request_options, 200);
 FIELD(lmn_request_options, struct_size, 0, 4);
 FIELD(lmn_request_options, flags, 4, 4);
 FIELD(lmn_request_options, prompt, 8, 8);
@@ -80,6 +80,7 @@ FIELD(lmn_request_options, n, 168, 4);
 FIELD(lmn_request_options, reserved, 172, 4);
 FIELD(lmn_request_options, callback, 176, 8);
 FIELD(lmn_request_options, callback_user, 184, 8);
+FIELD(lmn_request_options, token_interval_ns, 192, 8);
 
 SIZE(lmn_chunk, 80);
 FIELD(lmn_chunk, struct_size, 0, 4);

@@ -121,7 +121,7 @@ def test_options_of_the_engine():
     ("options", "error"),
     [
         ({"max_sequences": 0}, ValueError),
-        ({"max_sequences": 1025}, ValueError),
+        ({"max_sequences": 16385}, ValueError),
         ({"queue_tokens": 0}, ValueError),
         ({"queue_bytes": 0}, ValueError),
         ({"inter_token_target": 0}, ValueError),

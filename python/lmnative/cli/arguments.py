@@ -193,6 +193,7 @@ def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
     add("--stop", action="append", metavar="TEXT", help="end the answer before TEXT; may be given several times")
     add("--ignore-eos", action="store_true", default=None, help="go on after the model's end of answer")
     add("--deadline", type=float, metavar="SECONDS", help="end the answer after that time (default: never)")
+    add("--token-interval", type=float, metavar="SECONDS", help="a token each so often at most (default: no limit)")
 
 
 ENGINE_NAMES = ("threads", "context_tokens")
@@ -210,6 +211,7 @@ SAMPLING_NAMES = (
     "stop",
     "ignore_eos",
     "deadline",
+    "token_interval",
 )
 
 

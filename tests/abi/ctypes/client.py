@@ -50,7 +50,8 @@ RequestOptions = struct(
     ("penalty_last_n", c.c_uint32), ("seed", c.c_uint64), ("top_logprobs", c.c_uint32), ("priority", c.c_int32),
     ("logit_bias", c.c_void_p), ("logit_bias_count", c.c_uint64), ("stop", c.c_void_p), ("stop_count", c.c_uint64),
     ("stop_token_ids", c.c_void_p), *fields(c.c_uint64, "stop_token_id_count deadline_ns tag tenant"),
-    *fields(c.c_uint32, "n reserved"), *fields(c.c_void_p, "callback callback_user"))  # fmt: skip
+    *fields(c.c_uint32, "n reserved"), *fields(c.c_void_p, "callback callback_user"),
+    ("token_interval_ns", c.c_uint64))  # fmt: skip
 Chunk = struct(
     "lmn_chunk", *fields(c.c_uint32, "struct_size finish_reason"), ("token_ids", POINTER(c.c_int32)),
     ("token_count", c.c_uint64), ("text", c.c_void_p), ("text_bytes", c.c_uint64),

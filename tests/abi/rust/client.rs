@@ -59,6 +59,7 @@ mod lmn {
             top_logprobs: u32, priority: i32, logit_bias: *const c_void, logit_bias_count: u64, stop: *const c_void,
             stop_count: u64, stop_token_ids: *const i32, stop_token_id_count: u64, deadline_ns: u64, tag: u64,
             tenant: u64, n: u32, reserved: u32, callback: *const c_void, callback_user: *mut c_void,
+            token_interval_ns: u64,
         }
         chunk {
             struct_size: u32, finish_reason: u32, token_ids: *const i32, token_count: u64, text: *const c_char,
