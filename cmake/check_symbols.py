@@ -12,8 +12,9 @@ import sys
 
 import abi_headers
 
-VERBS = ["alloc", "cancel", "check", "create", "decode", "destroy", "drain", "encode", "export", "find", "flush",
-         "free", "get", "next", "open", "render", "run", "score", "submit", "trim", "wait"]  # fmt: skip
+VERBS = ["add", "alloc", "cancel", "check", "create", "decode", "destroy", "drain", "encode", "export", "find",
+         "flush", "free", "get", "next", "open", "remove", "render", "run", "score", "set", "stop", "submit", "trim",
+         "wait"]  # fmt: skip
 # Infallible accessors, named after what they return.
 ACCESSORS = ["lmn_abi_version", "lmn_error_message", "lmn_error_status", "lmn_status_name", "lmn_version"]
 NEEDED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}

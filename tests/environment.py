@@ -263,18 +263,28 @@ def ensure_test_tools() -> None:
     for tool, package in (("go", "golang-go"), ("rustc", "rustc"), ("abidiff", "abigail-tools"), ("ccache", "ccache")):
         if shutil.which(tool) is None:
             apt_install(package)
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))):
+        apt_install("chromium")  # the server's page is tested in it
     if missing_arm_packages():
         apt_install(*missing_arm_packages())
     ensure_clang()
 
 
+def has_package(name: str) -> bool:
+    """True if .venv has the distribution `name`, which may have no module."""
+    return works(VENV_PYTHON, "-c", f"import importlib.metadata; importlib.metadata.version({name!r})", cwd="/")
+
+
 def ensure_test_modules() -> None:
+    if not has_package("cmeel-boost"):
+        say("installing cmeel-boost (Boost's headers)")
+        pip_install("--no-deps", "cmeel-boost")
     for module in ("pytest", "gguf", "onnx"):  # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes
         if not has_module(module):
             say(f"installing {module}")
             pip_install(module)
     # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn.
-    for module in ("uvloop", "matplotlib", "skl2onnx"):
+    for module in ("uvloop", "matplotlib", "skl2onnx", "schemathesis"):
         if not has_module(module):
             works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", module)
     ensure_torch()

@@ -135,6 +135,19 @@ Status check_apart(const plan::Program& program, const std::vector<ops::RuntimeV
   return {};
 }
 
+std::unique_ptr<plan::Submitter> make_submitter(const std::shared_ptr<Session>& session,
+                                                const plan::SubmitterOptions& options) {
+  return std::make_unique<plan::Submitter>(
+      *session->program,
+      [session](std::span<const ops::RuntimeValue> inputs, std::span<ops::RuntimeValue> outputs,
+                const std::atomic<bool>* cancelled) {
+        return session->with_team([&](parallel::ThreadTeam* team) {
+          return session->program->run(inputs, outputs, {.team = team, .cancelled = cancelled});
+        });
+      },
+      options);
+}
+
 }  // namespace
 
 Result<std::vector<ops::RuntimeValue>> read_values(const lmn_session_value* const* values,
@@ -159,18 +172,16 @@ Outcome create_session(graph::Graph graph, const lmn_session_options& given,
   if (given.max_queue > 0) options.max_queue = given.max_queue;
   if (given.max_batch > 0) options.max_batch = given.max_batch;
   options.batch_window_ns = given.batch_window_us * int64_t{1'000};
-  handle->submitter = std::make_unique<plan::Submitter>(
-      *handle->object->program,
-      [object = handle->object](std::span<const ops::RuntimeValue> inputs,
-                                std::span<ops::RuntimeValue> outputs,
-                                const std::atomic<bool>* cancelled) {
-        return object->with_team([&](parallel::ThreadTeam* team) {
-          return object->program->run(inputs, outputs, {.team = team, .cancelled = cancelled});
-        });
-      },
-      options);
+  handle->submitter = make_submitter(handle->object, options);
   *session = handle.release();
   return {};
+}
+
+std::unique_ptr<lmn_session> share_session(const lmn_session& session) {
+  auto handle = std::make_unique<lmn_session>();
+  handle->object = session.object;
+  handle->submitter = make_submitter(handle->object, {});
+  return handle;
 }
 
 lmn_port_info port_info_of(const std::string& name, const graph::ValueType& type) {

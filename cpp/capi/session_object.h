@@ -54,3 +54,10 @@ struct lmn_session {
   std::shared_ptr<lmn::capi::Session> object;
   std::unique_ptr<lmn::plan::Submitter> submitter;  // goes first
 };
+
+namespace lmn::capi {
+
+// Another handle of the same session, which lives until the last of them is destroyed.
+std::unique_ptr<lmn_session> share_session(const lmn_session& session);
+
+}  // namespace lmn::capi

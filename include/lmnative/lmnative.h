@@ -11,6 +11,7 @@
 #include "lmnative/graph.h"
 #include "lmnative/model.h"
 #include "lmnative/pool.h"
+#include "lmnative/server.h"
 #include "lmnative/session.h"
 #include "lmnative/session_value.h"
 #include "lmnative/tensor.h"

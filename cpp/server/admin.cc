@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// /admin: models come and go while the server runs.
+#include <limits>
+#include <map>
+
+#include "server/routes.h"
+#include "server/utf8.h"
+
+namespace lmn::server {
+namespace {
+
+constexpr int64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
+
+lmn_engine_options read_engine_options(const Fields& fields) {
+  auto out = sized<lmn_engine_options>();
+  const auto number = [&](std::string_view name, int64_t most) {
+    return fields.integer(name, 0, most).value_or(0);
+  };
+  out.threads = static_cast<int32_t>(number("threads", 1024));
+  out.context_tokens = static_cast<uint32_t>(number("context_tokens", kMaxU32));
+  out.kv_tokens = static_cast<uint32_t>(number("kv_tokens", kMaxU32));
+  out.max_sequences = static_cast<uint32_t>(number("max_sequences", 16384));
+  out.queue_capacity = static_cast<uint32_t>(number("queue_capacity", 1 << 20));
+  out.activation_bits = static_cast<uint32_t>(number("activation_bits", 16));
+  const std::string_view kv = fields.text("kv_type").value_or("f16");
+  out.kv_type = kv == "f16" ? LMN_KV_F16 : kv == "f32" ? LMN_KV_F32 : LMN_KV_Q8_0;
+  if (kv != "f16" && kv != "f32" && kv != "q8_0")
+    throw bad_field("kv_type", "is " + quoted(kv) + "; it must be f16, f32 or q8_0");
+  if (out.activation_bits != 0 && out.activation_bits != 8 && out.activation_bits != 16)
+    throw bad_field("activation_bits", "must be 8 or 16");
+  return out;
+}
+
+}  // namespace
+
+void get_admin_models(Server& server, Connection& connection) {
+  std::string out = R"({"data":[)";
+  const auto begin = [&](const std::string& quoted_name) {
+    if (out.back() == '}') out += ',';
+    out += R"({"name":)" + quoted_name;
+  };
+  for (const auto& model : server.models().all()) {
+    begin(model->quoted_name);
+    out += R"(,"state":"ready"})";
+  }
+  for (const auto& [name, load] : server.models().loads()) {
+    begin(quoted(name));
+    if (load.failed) {
+      out += R"(,"state":"failed","error":)";
+      append_quoted(&out, lossy(load.error));
+    } else {
+      out += R"(,"state":"loading","progress":)";
+      append_number(&out, load.progress);
+    }
+    out += '}';
+  }
+  connection.respond(200, kJson, out + "]}");
+}
+
+void post_admin_models(Server& server, Connection& connection) {
+  const json::value body = parse_body(connection.request().body(), {});
+  const Fields fields(body.get_object());
+  const auto path = fields.text("model");
+  if (!path) throw bad_field("model", "is missing", "missing_required_parameter");
+  if (path->empty() || path->size() > 4096 || path->find('\0') != std::string_view::npos)
+    throw bad_field("model", "must be a path of 1 to 4096 bytes, or a known name");
+  const auto name = fields.text("name");
+  if (name && (name->empty() || name->size() > 255))
+    throw bad_field("name", "must have 1 to 255 bytes");
+  const lmn_engine_options options = read_engine_options(fields);
+  std::string served;
+  const Failure failure =
+      server.load(std::string(*path), std::string(name.value_or("")), options, &served);
+  if (failure.failed()) {
+    ApiError error = api_error(failure);
+    if (error.status == 400) error.code = "name_taken";
+    throw error;
+  }
+  connection.respond(202, kJson, R"({"name":)" + quoted(served) + R"(,"state":"loading"})");
+}
+
+void delete_admin_model(Server& server, Connection& connection) {
+  const Failure failure = server.remove(path_tail(connection, "/admin/models/"));
+  if (failure.failed()) {
+    ApiError error = api_error(failure);
+    error.code = "model_not_found";
+    throw error;
+  }
+  connection.respond(204, {}, {});
+}
+
+}  // namespace lmn::server
