@@ -91,7 +91,9 @@ void read_sampling(const Fields& fields, GenerationRequest* out) {
     if (const auto value = fields.number(name, least, most)) *field = static_cast<float>(*value);
   };
   number("temperature", 0, 100, &out->temperature);
-  number("top_p", std::numeric_limits<float>::min(), 1, &out->top_p);
+  // 0, the likeliest token alone, is to the engine a field that was left out.
+  if (const auto top_p = fields.number("top_p", 0, 1))
+    out->top_p = std::max(static_cast<float>(*top_p), std::numeric_limits<float>::min());
   number("min_p", 0, 1, &out->min_p);
   number("presence_penalty", -2, 2, &out->presence_penalty);
   number("frequency_penalty", -2, 2, &out->frequency_penalty);

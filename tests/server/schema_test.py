@@ -78,14 +78,32 @@ def null_server():
 def test_answers_conform(schemathesis, tmp_path, null_server):
     """Of every endpoint, to right and wrong requests."""
     document = narrowed(null_server, "null")
-    options = ("--exclude-operation-id=unloadModel", "--phases=examples,coverage,fuzzing", "--max-examples=20")
+    options = ("--exclude-operation-id=unloadModel", "--phases=examples,coverage,fuzzing", "--max-examples=12")
     run(schemathesis, null_server, document, tmp_path, CONFORMS, *options)
 
 
 def test_wrong_requests_are_refused(schemathesis, tmp_path, null_server):
     document = ask(null_server, "GET", "/openapi.json").json()
+    for path in document["paths"].values():  # header fields that nobody knows would count as wrong ones
+        for operation in path.values():
+            kept = [one for one in operation.get("parameters", []) if one["$ref"].endswith("ModelPath")]
+            operation["parameters"] = kept
     options = ("--exclude-operation-id=unloadModel", "--phases=coverage,fuzzing", "--mode=negative")
-    run(schemathesis, null_server, document, tmp_path, REFUSES, "--max-examples=20", *options)
+    run(schemathesis, null_server, document, tmp_path, REFUSES, "--max-examples=12", *options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("X-Priority", value) for value in ("3", "-3", "0.5", "high", "")),
+        *(("X-Deadline-Ms", value) for value in ("0", "-1", "4294967296", "soon")),
+        *(("X-Token-Interval-Ms", value) for value in ("-1", "60001", "1e3")),
+        ("X-Tenant", "x" * 257),
+    ],
+)
+def test_wrong_header_fields_are_refused(null_server, name, value):
+    answer = ask(null_server, "POST", "/v1/completions", {"prompt": "x", "max_tokens": 1}, **{name: value})
+    assert (answer.status, answer.error()["param"]) == (400, name)
 
 
 def test_right_requests_are_answered(schemathesis, tmp_path, null_server):
@@ -118,6 +136,6 @@ def test_chat_of_a_model(schemathesis, tmp_path, llm):
         for field in ("max_tokens", "max_completion_tokens"):
             request["properties"][field] = {"type": "integer", "minimum": 1, "maximum": 4}
         request["required"] += ["max_tokens", "max_completion_tokens"]
-        select = ("--include-tag=inference", "--include-tag=tokens", "--max-examples=15", "--phases=examples,fuzzing")
+        select = ("--include-tag=inference", "--include-tag=tokens", "--max-examples=10", "--phases=examples,fuzzing")
         run(schemathesis, server, document, tmp_path, CONFORMS, "--mode=positive", *select)
         assert server.info().answered > 50

@@ -445,7 +445,7 @@ function stepSplit(model) {
   return all && {...all, span: 'mean since start'};
 }
 
-function drawEngine(model) {
+function drawEngine(model, server) {
   const rates = history.slice(1).map(({at, model: one}, i) =>
     Math.max(0, (one.generated_tokens - history[i].model.generated_tokens) / (at - history[i].at)));
   const seen = (field) => history.map(({model: one}) => one[field]);
@@ -475,9 +475,9 @@ function drawEngine(model) {
   legend('parts', PARTS.map((part, i) =>
     [`c${[4, 3, 0, 2, 1][i]}`, part[0].toUpperCase() + part.slice(1), split ? duration(split.parts[i]) : '–']));
 
-  rows('latency', [['first_token', 'First token'], ['inter_token', 'Between tokens'], ['queue', 'In the queue'], ['step', 'Step']]
+  rows('latency', [['first_token', 'First token'], ['inter_token', 'Between tokens'], ['queue', 'In the queue'], ['step', 'Step'], ['overhead', 'The server itself']]
     .map(([key, label]) => {
-      const one = model.latency && model.latency[key];
+      const one = key === 'overhead' ? server.overhead : model.latency && model.latency[key];
       return one && one.count ? [label, duration(one.p50_ns), duration(one.p99_ns)] : [label, '–', '–'];
     }));
 }
@@ -488,7 +488,7 @@ function drawStats(stats) {
   $('figures').hidden = !model;
   note('live-note', model ? (engine ? '' : `${model.name} is an embedding model, which has no queue.`) : 'No model is served yet.');
   for (const box of document.querySelectorAll('#figures > :not(:last-child)')) box.hidden = !engine;
-  if (engine && history.length) drawEngine(model);
+  if (engine && history.length) drawEngine(model, stats.server);
   const count = (value) => Number(value || 0).toLocaleString('en');
   const server = stats.server;
   const list = [
