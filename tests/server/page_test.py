@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import lmnative
@@ -208,6 +209,22 @@ def test_live_view_tells_the_figures_of_stats(page, server):
     parts = page.run("[...document.querySelectorAll('#parts dt')].map((one) => one.textContent)")
     assert parts == ["Schedule", "Prepare", "Run", "Sample", "Deliver"]
     assert "–" not in page.run("document.querySelector('#latency').textContent")
+
+
+def test_asks_for_figures_only_while_it_is_seen(page, server):
+    ready(page, server, "away = false; Object.defineProperty(document, 'hidden', {get: () => away});")
+
+    def asked() -> int:
+        return page.requests.count(f"{server.url}/stats")
+
+    assert wait_until(lambda: asked() >= 2)
+    page.run("away = true; document.dispatchEvent(new Event('visibilitychange'))")
+    time.sleep(1.5)  # one may be on its way, or due
+    before = asked()
+    time.sleep(2.5)
+    assert asked() == before
+    page.run("away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    assert wait_until(lambda: asked() > before)
 
 
 def test_wrong_key(page, llm):

@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 import lmnative
+import numpy as np
 import pytest
 from serving import ask
 
@@ -117,6 +118,21 @@ def test_right_requests_are_answered(schemathesis, tmp_path, null_server):
     del schemas["CompletionRequest"]["properties"]["echo"]  # without logprobs only
     options = ("--include-operation-id=createCompletion", "--include-tag=tokens", "--phases=examples,coverage,fuzzing")
     run(schemathesis, null_server, document, tmp_path, ANSWERS, "--mode=positive", "--max-examples=30", *options)
+
+
+def test_embeddings(schemathesis, tmp_path):
+    """A model of one table of vectors, for right and wrong requests."""
+    graph = lmnative.Graph()
+    ids = graph.input("input_ids", "int64", ("batch", "tokens"))
+    graph.input("attention_mask", "int64", ("batch", "tokens"))
+    graph.output("hidden", graph.op("Gather", np.eye(300, 8, dtype=np.float32), ids))
+    with lmnative.Server(admin_keys=[ADMIN_KEY]) as server:
+        tokenizer = lmnative.Tokenizer(lmnative.Model("null:vocab=300"))
+        server.add_embedding(graph.session(threads=1), "table", tokenizer=tokenizer)
+        document = narrowed(server, "table")
+        document["components"]["schemas"]["TokenId"]["maximum"] = 400  # the table has 300
+        select = ("--include-operation-id=createEmbedding", "--phases=examples,coverage,fuzzing", "--max-examples=30")
+        run(schemathesis, server, document, tmp_path, CONFORMS, *select)
 
 
 def test_admin(schemathesis, tmp_path):
