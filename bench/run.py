@@ -36,6 +36,7 @@ SUITES = {  # name -> module under suites/ with run(context) -> None
     "queue": "suites.queue",
     "host": "suites.host",
     "graph": "suites.graph",
+    "server": "suites.server",
 }
 
 
