@@ -20,6 +20,7 @@
 #include "lmnative/engine.hpp"
 #include "lmnative/graph.hpp"
 #include "lmnative/model.hpp"
+#include "lmnative/server.hpp"
 #include "lmnative/session.hpp"
 
 #endif  // LMNATIVE_LMNATIVE_HPP_

@@ -42,6 +42,7 @@ from lmnative.tokenizer import Decoder, Tokenizer
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
+    from lmnative.server import Server, ServerInfo
     from lmnative.torch_export import from_torch
 
 __version__: str = _lmnative.version()
@@ -73,6 +74,8 @@ __all__ = [
     "ProfileEntry",
     "QueueFullError",
     "Request",
+    "Server",
+    "ServerInfo",
     "Session",
     "Tensor",
     "TensorInfo",
@@ -90,11 +93,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "from_torch":  # which most programs never need
-        from lmnative.torch_export import from_torch
+_MODULES = {"Server": "server", "ServerInfo": "server", "from_torch": "torch_export"}
+"""Of what most programs never need: imported when it is asked for."""
 
-        return from_torch
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        from importlib import import_module
+
+        return getattr(import_module(f"lmnative.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'lmnative' has no attribute {name!r}")
 
 

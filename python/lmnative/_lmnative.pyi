@@ -20,6 +20,9 @@ DEFAULT: int
 YES: int
 NO: int
 TOKEN_CONTROL: int
+POOLING_MEAN: int
+POOLING_CLS: int
+POOLING_LAST: int
 REQUEST_PARSE_SPECIAL: int
 REQUEST_SEED: int
 REQUEST_IGNORE_EOS: int
@@ -202,6 +205,51 @@ class Session:
 class Binding:
     def __init__(self, session: Session, inputs: list[SessionValue], outputs: list[SessionValue]) -> None: ...
     def run(self) -> None: ...
+
+class Server:
+    def __init__(
+        self,
+        *,
+        host: str | None,
+        port: int,
+        unix_path: bytes | None,
+        unix_mode: int,
+        threads: int,
+        max_connections: int,
+        max_requests: int,
+        max_header_bytes: int,
+        max_body_bytes: int,
+        max_stream_bytes: int,
+        header_timeout_ns: int,
+        body_timeout_ns: int,
+        idle_timeout_ns: int,
+        write_timeout_ns: int,
+        api_keys: list[str],
+        admin_keys: list[str],
+        cors_origins: list[str],
+        log_descriptor: int,
+        page: bool,
+        chat: Callable[[Tokenizer, bytes | None, bytes], tuple[int, str]],
+    ) -> None: ...
+    def add_engine(self, engine: Engine, name: str) -> None: ...
+    def add_session(
+        self,
+        session: Session,
+        name: str,
+        *,
+        tokenizer: Tokenizer | Callable[[str], tuple[int, list[int] | str]] | None,
+        pooling: int,
+        normalize: bool,
+        max_tokens: int,
+        max_batch: int,
+        pad_id: int,
+    ) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def stop(self, grace_ns: int) -> bool: ...
+    def close(self) -> None: ...
+    def info(self) -> dict[str, Any]: ...
+    @property
+    def closed(self) -> bool: ...
 
 def read_bandwidth(threads: int) -> float: ...
 def build_info() -> dict[str, Any]: ...

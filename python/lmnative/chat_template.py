@@ -10,7 +10,7 @@ Imported only when such a template is met.
 from __future__ import annotations
 
 import json
-from collections.abc import Sized
+from collections.abc import Mapping, Sequence, Sized
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -27,7 +27,7 @@ MAX_RENDERED_CHARACTERS = 16 * 2**20
 """A template that produces more is broken; no context is that long."""
 
 
-class _Refused(jinja2.TemplateError):
+class Refused(jinja2.TemplateError):
     """raise_exception was called: the template refuses the messages."""
 
 
@@ -42,7 +42,7 @@ class _GenerationBlock(jinja2.ext.Extension):
 
 
 def _raise_exception(message: str) -> None:
-    raise _Refused(message)
+    raise Refused(message)
 
 
 def _strftime_now(layout: str) -> str:
@@ -81,7 +81,7 @@ def _compiled(source: str) -> jinja2.Template:
     return environment.from_string(source)
 
 
-def render(source: str, messages: list[dict[str, object]], **variables: object) -> str:
+def render(source: str, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object]) -> str:
     """The text of `messages` by the Jinja2 template `source`. Raises ChatTemplateError, whatever the template does."""
     try:
         template = _compiled(source)
@@ -92,14 +92,14 @@ def render(source: str, messages: list[dict[str, object]], **variables: object) 
     pieces: list[str] = []
     size = 0
     try:
-        for piece in template.generate(messages=messages, **{"tools": None, "documents": None, **variables}):
+        for piece in template.generate({"tools": None, "documents": None, **variables, "messages": messages}):
             pieces.append(piece)
             size += len(piece)
             if size > MAX_RENDERED_CHARACTERS:
                 raise ChatTemplateError(f"the chat template produced more than {MAX_RENDERED_CHARACTERS} characters")
     except ChatTemplateError:
         raise
-    except _Refused as error:
+    except Refused as error:
         raise ChatTemplateError(f"the chat template refuses these messages: {error}") from error
     except jinja2.sandbox.SecurityError as error:
         raise ChatTemplateError(f"the chat template tried what its sandbox forbids: {error}") from error

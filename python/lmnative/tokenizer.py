@@ -162,14 +162,21 @@ class Tokenizer:
             raise ChatTemplateError(f"{self._model.path} has no chat template: use generate(), or give template=")
         from lmnative.chat_template import render
 
-        special = {
-            f"{name}_token": self.token_bytes(token).decode("utf-8", "replace") if token is not None else ""
-            for name, token in (("bos", self.bos_id), ("eos", self.eos_id), ("unk", self.unk_id), ("pad", self.pad_id))
-        }
-        return render(source, checked, add_generation_prompt=bool(add_generation_prompt), **{**special, **variables})
+        given = {"add_generation_prompt": bool(add_generation_prompt), **variables}
+        return render(source, checked, {**special_tokens(self._handle), **given})
 
     def __repr__(self) -> str:
         return f"<lmnative.Tokenizer {self.model_type}/{self.pre} of {self.vocab_size} tokens>"
+
+
+def special_tokens(handle: _lmnative.Tokenizer) -> dict[str, str]:
+    """The texts of special tokens, by the names that chat templates have for them; "" where there is none."""
+    info = handle.info()
+    ids = {name: info[f"{name}_id"] for name in ("bos", "eos", "unk", "pad")}
+    return {
+        f"{name}_token": handle.token(token)[0].decode("utf-8", "replace") if token is not None else ""
+        for name, token in ids.items()
+    }
 
 
 def _token_id(value: object) -> int:

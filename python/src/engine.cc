@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "handles.h"
 #include "interrupt.h"
 #include "model.h"
 #include "request.h"
@@ -20,8 +21,6 @@
 
 namespace lmn::python {
 namespace {
-
-using EnginePtr = std::shared_ptr<lmn_engine>;
 
 // Requests whose news one call of drain() takes at most; where there are more, the descriptor stays
 // readable and the event loop comes again.
@@ -364,11 +363,12 @@ class Engine {
     return py::make_tuple(result, lost);
   }
 
- private:
   EnginePtr use() const {
     if (!engine_) raise(LMN_CLOSED, "the engine is closed");
     return engine_;
   }
+
+ private:
   static py::list to_python(const std::vector<News>& news) {
     py::list result(news.size());
     for (size_t i = 0; i < news.size(); ++i) result[i] = python::to_python(news[i]);
@@ -382,6 +382,8 @@ class Engine {
 };
 
 }  // namespace
+
+EnginePtr engine_of(const py::handle& engine) { return engine.cast<const Engine&>().use(); }
 
 void bind_engine(py::module_& module) {
   py::class_<Engine>(module, "Engine")

@@ -28,6 +28,19 @@ class Model {
   std::unique_ptr<lmn_model, ModelDeleter> model_;
 };
 
+class Tokenizer {
+ public:
+  // Cheap but for the first one of a model.
+  explicit Tokenizer(const lmn_model* model);
+  const lmn_tokenizer* get() const { return tokenizer_.get(); }
+
+ private:
+  struct Deleter {
+    void operator()(lmn_tokenizer* tokenizer) const { lmn_tokenizer_destroy(tokenizer); }
+  };
+  std::unique_ptr<lmn_tokenizer, Deleter> tokenizer_;
+};
+
 // UTF-8 bytes of a str or bytes object; ill-formed text throws, naming `what`. The view lives as
 // long as `text`.
 std::string_view utf8_view(const py::handle& text, const std::string& what);

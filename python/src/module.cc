@@ -16,6 +16,7 @@ namespace lmn::python {
 
 void bind_engine(py::module_& module);
 void bind_probe(py::module_& module);
+void bind_server(py::module_& module);
 void bind_session(py::module_& module);
 
 namespace {
@@ -51,6 +52,9 @@ void bind_constants(py::module_& module) {
   module.attr("VALUE_SEQUENCE") = LMN_SESSION_VALUE_SEQUENCE;
   module.attr("VALUE_OPTIONAL") = LMN_SESSION_VALUE_OPTIONAL;
   module.attr("VALUE_MAP") = LMN_SESSION_VALUE_MAP;
+  module.attr("POOLING_MEAN") = LMN_POOLING_MEAN;
+  module.attr("POOLING_CLS") = LMN_POOLING_CLS;
+  module.attr("POOLING_LAST") = LMN_POOLING_LAST;
   module.attr("REQUEST_PARSE_SPECIAL") = LMN_REQUEST_PARSE_SPECIAL;
   module.attr("REQUEST_SEED") = LMN_REQUEST_SEED;
   module.attr("REQUEST_IGNORE_EOS") = LMN_REQUEST_IGNORE_EOS;
@@ -75,6 +79,7 @@ PYBIND11_MODULE(_lmnative, module) {
   bind_session_value(module);
   bind_graph(module);
   bind_session(module);
+  bind_server(module);
   module.def("build_info", &build_info);
   module.def("version", [] { return lmn_version(); });
   module.def("abi_version", [] { return lmn_abi_version(); });

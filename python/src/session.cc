@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph.h"
+#include "handles.h"
 #include "interrupt.h"
 #include "model.h"
 #include "session_value.h"
@@ -336,6 +337,10 @@ class Binding {
 };
 
 }  // namespace
+
+const lmn_session* session_of(const py::handle& session) {
+  return session.cast<const Session&>().get();
+}
 
 py::tuple port_tuple(const lmn_port_info& info) {
   py::object shape = py::none();

@@ -10,7 +10,8 @@ namespace {
 std::string in_python_words(std::string message) {
   for (const std::string_view name :
        {"lmn_request_options.", "lmn_engine_options.", "lmn_score_options.", "lmn_model_options.",
-        "lmn_session_options."}) {
+        "lmn_session_options.", "lmn_server_options.", "lmn_served_options.",
+        "lmn_embedding_options."}) {
     for (size_t at = message.find(name); at != std::string::npos; at = message.find(name, at))
       message.erase(at, name.size());
   }

@@ -12,29 +12,6 @@
 namespace lmn::python {
 namespace {
 
-class Tokenizer {
- public:
-  explicit Tokenizer(const Model& model) {
-    lmn_tokenizer* tokenizer = nullptr;
-    ErrorSlot error;
-    lmn_status status = LMN_OK;
-    {
-      const WithoutGil nogil;
-      status = lmn_tokenizer_create(model.get(), &tokenizer, error.out());
-    }
-    tokenizer_.reset(tokenizer);
-    check(status, error);
-  }
-
-  const lmn_tokenizer* get() const { return tokenizer_.get(); }
-
- private:
-  struct Deleter {
-    void operator()(lmn_tokenizer* tokenizer) const { lmn_tokenizer_destroy(tokenizer); }
-  };
-  std::unique_ptr<lmn_tokenizer, Deleter> tokenizer_;
-};
-
 class Decoder {
  public:
   Decoder(const Tokenizer& tokenizer, bool skip_special) {
@@ -175,9 +152,21 @@ py::tuple token_of(const Tokenizer& self, int32_t id) {
 
 }  // namespace
 
+Tokenizer::Tokenizer(const lmn_model* model) {
+  lmn_tokenizer* tokenizer = nullptr;
+  ErrorSlot error;
+  lmn_status status = LMN_OK;
+  {
+    const WithoutGil nogil;
+    status = lmn_tokenizer_create(model, &tokenizer, error.out());
+  }
+  tokenizer_.reset(tokenizer);
+  check(status, error);
+}
+
 void bind_tokenizer(py::module_& module) {
   py::class_<Tokenizer>(module, "Tokenizer")
-      .def(py::init<const Model&>())
+      .def(py::init([](const Model& model) { return std::make_unique<Tokenizer>(model.get()); }))
       .def("info", &tokenizer_info)
       .def("token", &token_of)
       .def("encode", &encode)

@@ -36,13 +36,13 @@ def counted(llm) -> str:
 
 
 def test_python(model_path, tmp_path):
-    (tmp_path / "example.py").write_text(example("python", 0, of=3))
+    (tmp_path / "example.py").write_text(example("python", 0, of=4))
     assert "Paris" in output_of(sys.executable, "example.py", cwd=tmp_path)
 
 
 def test_python_onnx(tmp_path):
     shutil.copy(ROOT / "tests" / "onnx" / "relu_linear.onnx", tmp_path / "model.onnx")
-    (tmp_path / "example.py").write_text(example("python", 1, of=3))
+    (tmp_path / "example.py").write_text(example("python", 1, of=4))
     # Rows of A are 2 when the binding runs, B is 1 to 12 in rows of three, and the bias -20, 0, 0.5.
     assert (
         output_of(sys.executable, "example.py", cwd=tmp_path).split("\n", 1)[1]
@@ -51,9 +51,14 @@ def test_python_onnx(tmp_path):
 
 
 def test_python_graph(tmp_path):
-    (tmp_path / "example.py").write_text(example("python", 2, of=3))
+    (tmp_path / "example.py").write_text(example("python", 2, of=4))
     # Sums of four ones, and the bias -20, 0, 0.5.
     assert output_of(sys.executable, "example.py", cwd=tmp_path) == "[[0.  4.  4.5]\n [0.  4.  4.5]]\n"
+
+
+def test_python_server(model_path, tmp_path):
+    (tmp_path / "example.py").write_text(example("python", 3, of=4))
+    assert "Paris" in output_of(sys.executable, "example.py", cwd=tmp_path)
 
 
 def test_c(counted, tmp_path):

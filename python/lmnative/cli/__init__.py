@@ -64,10 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def in_flags(message: str) -> str | None:
     """What the library says of a keyword ("top_p is 2; it is 0 to 1"), said of its option ("--top-p is 2; …"); None for
     any other message."""
-    from lmnative.cli.arguments import ENGINE_NAMES, SAMPLING_NAMES
+    from lmnative.cli.arguments import ENGINE_NAMES, SAMPLING_NAMES, SERVER_NAMES
 
     name, _, rest = message.partition(" ")
-    if name not in (*ENGINE_NAMES, *SAMPLING_NAMES) or not rest.startswith("is "):
+    if name not in (*ENGINE_NAMES, *SAMPLING_NAMES, *SERVER_NAMES) or not rest.startswith("is "):
         return None
     return f"--{name.replace('_', '-')} {rest}"
 

