@@ -283,8 +283,9 @@ def ensure_test_modules() -> None:
         if not has_module(module):
             say(f"installing {module}")
             pip_install(module)
-    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn.
-    for module in ("uvloop", "matplotlib", "skl2onnx", "schemathesis"):
+    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn; the last ones
+    # are clients of the server.
+    for module in ("uvloop", "matplotlib", "skl2onnx", "openai", "langchain_openai", "schemathesis"):
         if not has_module(module):
             works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", module)
     ensure_torch()

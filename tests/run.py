@@ -42,6 +42,7 @@ TEST_FILES = {
     "tests/abi/steady_state_test.c": lambda path: "abi_steady_state",
     "tests/abi/make_layout_test.py": lambda path: "abi_layout",
     "tests/python/*_test.py": lambda path: path.stem,
+    "tests/server/*_test.py": lambda path: path.stem,
 }
 
 
@@ -188,8 +189,9 @@ def stage_abi(log: Log) -> Result:
 
 
 def stage_python(log: Log) -> Result:
-    """The Python package and the command line, as installed; the files are dealt out to one process for each CPU."""
-    files = sorted(ROOT.glob("tests/python/*_test.py"), key=lambda path: -path.stat().st_size)
+    """The Python package, command line and server as installed; the files are dealt out to one process for each CPU."""
+    found = [path for folder in ("python", "server") for path in ROOT.glob(f"tests/{folder}/*_test.py")]
+    files = sorted(found, key=lambda path: -path.stat().st_size)
     shares = [share for i in range(int(JOBS)) if (share := files[i :: int(JOBS)])]
     reports = [LOGS / f"python{i}.xml" for i in range(len(shares))]
     for report in reports:

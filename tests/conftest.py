@@ -12,7 +12,7 @@ from pathlib import Path
 import lmnative
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(os.environ.get("LMN_GOLDEN", ROOT / "tests" / "golden" / "smollm2_135m_q4_1.json"))
 
 
