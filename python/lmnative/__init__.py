@@ -7,6 +7,9 @@
     session = lmnative.Session("model.onnx")
     (y,) = session.run(None, {"x": x})
 
+    with lmnative.Server("smollm2-135m", port=8080) as server:
+        server.wait()  # answers over HTTP, with OpenAI's API, until Ctrl-C
+
 Importing this loads the library and nothing else: numpy, jinja2 and tqdm are imported by the calls that need them.
 """
 

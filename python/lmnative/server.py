@@ -83,6 +83,8 @@ class Server:
             print(server.url)  # /v1/chat/completions, /v1/completions, /v1/models, /metrics, a page at /, …
             server.wait()  # until Ctrl-C
 
+    Leaving the block lets what runs come to its end, for 30 seconds; an exception, as Ctrl-C is one, ends it at once.
+
     Args:
         models: A model to serve: a path, a known name, or an Engine or LLM; or several, as a mapping of names to those.
         host: Address or name to listen on. Default None: "127.0.0.1".

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -396,13 +397,13 @@ def test_ctrl_c_ends_waits(engine):
         os.kill(os.getpid(), signal.SIGINT)
 
     with lmnative.Server({"null": engine}) as server, connect(server) as running:
-        threading.Timer(0.2, interrupt).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.2, interrupt).start()
             server.wait()
         running.sendall(post("/v1/completions", {"prompt": "x", "max_tokens": 4000, "stream": True}))
         read_until(running, b"data: ")
-        threading.Timer(0.2, interrupt).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.2, interrupt).start()
             server.stop(grace=3600)
 
 
@@ -468,18 +469,26 @@ def test_errors(keywords, error, message):
         lmnative.Server(**keywords)
 
 
-def test_a_child_gets_an_error(server):
-    child = os.fork()
-    if child == 0:
-        try:
-            server.info()
+def test_a_child_gets_an_error_and_leaves_the_server_alone(tmp_path):
+    path = tmp_path / "socket"
+    with lmnative.Server("null:vocab=300", unix_path=path) as server:
+        child = os.fork()
+        if child == 0:
             code = 1
-        except lmnative.ClosedError:
-            server.close()
-            code = 0
-        os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert ask(server, "GET", "/health").status == 200
+            try:
+                server.info()
+            except lmnative.ClosedError:
+                server.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(TIMEOUT)
+            client.connect(str(path))
+            client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            assert b" 200 " in read_all(client)
+    assert not path.exists()
 
 
 def test_dropping_a_server_ends_it():
