@@ -59,6 +59,9 @@ struct Destroy {
     destroy(handle);
   }
 };
+
+constexpr int64_t kSecond = 1'000'000'000;  // ns
+
 using Model = std::unique_ptr<lmn_model, Destroy<lmn_model_destroy>>;
 using Tokenizer = std::unique_ptr<lmn_tokenizer, Destroy<lmn_tokenizer_destroy>>;
 using Decoder = std::unique_ptr<lmn_decoder, Destroy<lmn_decoder_destroy>>;

@@ -12,7 +12,6 @@ using namespace abuse;  // NOLINT: tests
 
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
 // Long enough to be caught in the middle, and short enough to be waited for: 4000 tokens at 1 ms.
 constexpr char kSlowModel[] = "null:step_ns=1000000";
 

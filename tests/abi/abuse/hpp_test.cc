@@ -15,9 +15,6 @@
 
 namespace {
 
-using lmnative::Answer;
-using lmnative::Chunk;
-
 struct Null {
   explicit Null(const char* name = "null:", lmnative::EngineOptions options = {})
       : engine(lmnative::Model(name), with_defaults(std::move(options))) {}
@@ -49,7 +46,7 @@ TEST(hpp_an_error_thrown_by_a_callback_is_not_taken_for_the_requests_own) {
     Null null;
     std::atomic<int> calls{0}, failures{0};
     lmnative::Request request =
-        null.engine.submit("x", {.max_tokens = 20}, [&](const Chunk& chunk) -> bool {
+        null.engine.submit("x", {.max_tokens = 20}, [&](const lmnative::Chunk& chunk) -> bool {
           ++calls;
           if (chunk.error != nullptr) ++failures;
           if (!at_the_end || chunk.finish_reason != LMN_FINISH_NONE)
@@ -69,17 +66,17 @@ TEST(hpp_an_error_thrown_by_a_callback_is_not_taken_for_the_requests_own) {
 
 TEST(futures_of_many_requests) {
   Null null;
-  std::vector<std::future<Answer>> futures;
+  std::vector<std::future<lmnative::Answer>> futures;
   for (uint64_t i = 0; i < 200; ++i)
     futures.push_back(null.engine.generate_async("future", sampled(i, 1 + i % 30)));
   for (uint64_t i = 0; i < futures.size(); ++i) {
-    const Answer answer = futures[i].get();
+    const lmnative::Answer answer = futures[i].get();
     EXPECT_EQ(answer.token_ids.size(), 1 + i % 30);
     EXPECT_EQ(answer.finish_reason, uint32_t(LMN_FINISH_LENGTH));
     EXPECT_EQ(answer.stats.generated_tokens, answer.token_ids.size());
     EXPECT_EQ(answer.stats.seed, i);
     if (i % 50 == 0) {
-      const Answer alone = null.engine.generate("future", sampled(i, 1 + i % 30));
+      const lmnative::Answer alone = null.engine.generate("future", sampled(i, 1 + i % 30));
       EXPECT(alone.token_ids == answer.token_ids);
       EXPECT_EQ(alone.text, answer.text);
     }
@@ -88,7 +85,7 @@ TEST(futures_of_many_requests) {
 }
 
 TEST(a_future_outlives_its_engine_and_is_ready_then) {
-  std::future<Answer> future, failed;
+  std::future<lmnative::Answer> future, failed;
   {
     Null null("null:step_ns=1000000");
     future = null.engine.generate_async("a", {.max_tokens = 4000});
@@ -110,19 +107,19 @@ TEST(samples_come_apart_and_together) {
   Null null;
   lmnative::RequestOptions options = sampled(7, 9);
   options.n = 3;
-  const Answer all = null.engine.generate("s", options);
-  const Answer async = null.engine.generate_async("s", options).get();
+  const lmnative::Answer all = null.engine.generate("s", options);
+  const lmnative::Answer async = null.engine.generate_async("s", options).get();
   ASSERT(all.other_samples.size() == 2 && async.other_samples.size() == 2);
   EXPECT_EQ(all.stats.generated_tokens, 27u);
   for (uint64_t i = 0; i < 3; ++i) {
-    const Answer alone = null.engine.generate("s", sampled(7 + i, 9));
+    const lmnative::Answer alone = null.engine.generate("s", sampled(7 + i, 9));
     EXPECT(alone.token_ids == (i == 0 ? all : all.other_samples[i - 1]).token_ids);
     EXPECT(alone.token_ids == (i == 0 ? async : async.other_samples[i - 1]).token_ids);
     EXPECT_EQ(alone.text, (i == 0 ? all : all.other_samples[i - 1]).text);
   }
   lmnative::Request request = null.engine.submit("s", options);
   uint32_t ended = 0;
-  while (const std::optional<Chunk> chunk = request.next())
+  while (const std::optional<lmnative::Chunk> chunk = request.next())
     ended += chunk->finish_reason != LMN_FINISH_NONE;
   EXPECT_EQ(ended, 3u);
   EXPECT(request.finished());
@@ -133,7 +130,7 @@ TEST(the_callback_form) {
   std::vector<int32_t> ids;
   std::promise<uint32_t> end;
   const lmnative::Request request =
-      null.engine.submit("c", sampled(5, 40), [&](const Chunk& chunk) {
+      null.engine.submit("c", sampled(5, 40), [&](const lmnative::Chunk& chunk) {
         ids.insert(ids.end(), chunk.token_ids.begin(), chunk.token_ids.end());
         if (chunk.finish_reason != LMN_FINISH_NONE) end.set_value(chunk.finish_reason);
         return true;
@@ -147,7 +144,7 @@ TEST(wait_waits_for_the_callback) {
   for (int i = 0; i < 50; ++i) {
     size_t tokens = 0;
     lmnative::Request request =
-        null.engine.submit("c", {.max_tokens = 7, .n = 2}, [&](const Chunk& chunk) {
+        null.engine.submit("c", {.max_tokens = 7, .n = 2}, [&](const lmnative::Chunk& chunk) {
           std::this_thread::sleep_for(std::chrono::microseconds(200));
           tokens += chunk.token_ids.size();
           return true;
@@ -163,7 +160,7 @@ TEST(a_callback_says_stop_or_throws) {
   for (const bool throws : {false, true}) {
     std::promise<uint32_t> end;
     lmnative::Request request =
-        null.engine.submit("c", {.max_tokens = 4000}, [&](const Chunk& chunk) {
+        null.engine.submit("c", {.max_tokens = 4000}, [&](const lmnative::Chunk& chunk) {
           if (chunk.finish_reason != LMN_FINISH_NONE) end.set_value(chunk.finish_reason);
           if (throws) throw std::runtime_error("from on_chunk");
           return false;
@@ -178,8 +175,8 @@ TEST(a_failure_reaches_the_callback) {
   std::vector<lmn_token_bias> none;
   for (int32_t id = 0; id < 1000; ++id) none.push_back({id, -INFINITY});
   std::promise<lmn_status> end;
-  lmnative::Request request =
-      null.engine.submit("c", {.max_tokens = 3, .logit_bias = none}, [&](const Chunk& chunk) {
+  lmnative::Request request = null.engine.submit(
+      "c", {.max_tokens = 3, .logit_bias = none}, [&](const lmnative::Chunk& chunk) {
         if (chunk.finish_reason == LMN_FINISH_ERROR && chunk.error != nullptr)
           end.set_value(chunk.error->status());
         return true;
@@ -202,7 +199,7 @@ TEST(a_request_goes_away_in_its_own_callback) {
       // The callback may come at once: it waits until the request is where it looks for it.
       const std::lock_guard lock(holder->mutex);
       holder->request = null.engine.submit(
-          "c", {.max_tokens = 500}, [holder = holder.get(), &gone, &once](const Chunk&) {
+          "c", {.max_tokens = 500}, [holder = holder.get(), &gone, &once](const lmnative::Chunk&) {
             {
               const std::lock_guard inner(holder->mutex);
               holder->request.reset();  // this function object goes with it, after the call
@@ -221,7 +218,7 @@ TEST(a_request_goes_away_in_its_own_callback) {
 TEST(requests_move) {
   Null null;
   std::atomic<int> chunks{0};
-  const auto count = [&](const Chunk&) {
+  const auto count = [&](const lmnative::Chunk&) {
     ++chunks;
     return true;
   };

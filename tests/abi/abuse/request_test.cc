@@ -11,8 +11,6 @@ using namespace abuse;  // NOLINT: tests
 
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-
 lmn_memory_entry memory_of(const lmn_engine* engine, const std::string& owner) {
   lmn_memory_entry entries[32];
   size_t count = 0;

@@ -20,9 +20,9 @@ using namespace abuse;  // NOLINT: tests
 
 namespace {
 
-using Session = std::unique_ptr<lmn_session, Destroy<lmn_session_destroy>>;
-using Value = std::unique_ptr<lmn_session_value, Destroy<lmn_session_value_destroy>>;
-using Binding = std::unique_ptr<lmn_binding, Destroy<lmn_binding_destroy>>;
+using OwnedSession = std::unique_ptr<lmn_session, Destroy<lmn_session_destroy>>;
+using OwnedValue = std::unique_ptr<lmn_session_value, Destroy<lmn_session_value_destroy>>;
+using OwnedBinding = std::unique_ptr<lmn_binding, Destroy<lmn_binding_destroy>>;
 
 constexpr const char* kModel = LMN_TEST_ONNX;
 
@@ -31,12 +31,12 @@ std::string model_bytes() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Session create_session(int32_t threads = 1) {
+OwnedSession create_session(int32_t threads = 1) {
   auto options = sized<lmn_session_options>();
   options.threads = threads;
   lmn_session* session = nullptr;
   CHECK_CALL(lmn_session_create(kModel, &options, &session, err));
-  return Session(session);
+  return OwnedSession(session);
 }
 
 Tensor create_tensor(int32_t code, int32_t bits, std::initializer_list<int64_t> shape) {
@@ -48,10 +48,10 @@ Tensor create_tensor(int32_t code, int32_t bits, std::initializer_list<int64_t> 
 
 float* floats(const Tensor& tensor) { return static_cast<float*>(tensor->dl_tensor.data); }
 
-Value value_of(Tensor tensor) {
+OwnedValue value_of(Tensor tensor) {
   lmn_session_value* value = nullptr;
   CHECK_CALL(lmn_session_value_create(tensor.release(), nullptr, &value, err));
-  return Value(value);
+  return OwnedValue(value);
 }
 
 // Element (row, column) of A in the test that numbers its runs.
@@ -80,11 +80,11 @@ bool is_c(const float* c, int run, int rows) {
 bool run_once(lmn_session* session, int run, int rows) {
   Tensor a = create_tensor(kDLFloat, 32, {rows, 4});
   fill_a(floats(a), run, rows);
-  const Value input = value_of(std::move(a));
+  const OwnedValue input = value_of(std::move(a));
   const lmn_session_value* in[] = {input.get()};
   lmn_session_value* out[] = {nullptr};
   if (lmn_session_run(session, in, 1, out, 1, nullptr) != LMN_OK) return false;
-  const Value output(out[0]);
+  const OwnedValue output(out[0]);
   DLManagedTensorVersioned* raw = nullptr;
   if (lmn_session_value_tensor_get(out[0], &raw, nullptr) != LMN_OK) return false;
   const Tensor c(raw);
@@ -93,7 +93,7 @@ bool run_once(lmn_session* session, int run, int rows) {
 }
 
 TEST(sessions_run) {
-  const Session session = create_session();
+  const OwnedSession session = create_session();
   for (int rows = 0; rows < 9; ++rows) EXPECT(run_once(session.get(), rows, rows));
   auto info = sized<lmn_session_info>();
   CHECK_CALL(lmn_session_info_get(session.get(), &info, err));
@@ -110,7 +110,7 @@ TEST(session_models_in_memory_are_copied) {
   std::string bytes = model_bytes();
   lmn_session* raw = nullptr;
   CHECK_CALL(lmn_session_bytes_create(bytes.data(), bytes.size(), nullptr, &raw, err));
-  const Session session(raw);
+  const OwnedSession session(raw);
   std::fill(bytes.begin(), bytes.end(), 'x');
   EXPECT(run_once(session.get(), 1, 2));
 }
@@ -133,11 +133,11 @@ TEST(session_null_arguments) {
   size_t length = 0;
   EXPECT_NULL_ARGUMENT("session", lmn_session_graph_get(nullptr, 0, nullptr, 0, &length, err));
 
-  const Session here = create_session();
+  const OwnedSession here = create_session();
   EXPECT_NULL_ARGUMENT("info", lmn_session_info_get(here.get(), nullptr, err));
   EXPECT_NULL_ARGUMENT("info", lmn_session_input_get(here.get(), 0, nullptr, err));
   EXPECT_NULL_ARGUMENT("inputs", lmn_session_run(here.get(), nullptr, 1, nullptr, 1, err));
-  const Value input = value_of(create_tensor(kDLFloat, 32, {1, 4}));
+  const OwnedValue input = value_of(create_tensor(kDLFloat, 32, {1, 4}));
   const lmn_session_value* in[] = {input.get()};
   EXPECT_NULL_ARGUMENT("outputs", lmn_session_run(here.get(), in, 1, nullptr, 1, err));
   EXPECT_NULL_ARGUMENT("binding", lmn_binding_create(here.get(), in, 1, nullptr, 1, nullptr, err));
@@ -215,8 +215,8 @@ TEST(session_wrong_files_and_options) {
 }
 
 TEST(session_wrong_values) {
-  const Session session = create_session();
-  const Value right = value_of(create_tensor(kDLFloat, 32, {1, 4}));
+  const OwnedSession session = create_session();
+  const OwnedValue right = value_of(create_tensor(kDLFloat, 32, {1, 4}));
   lmn_session_value* out[] = {nullptr, nullptr};
   const lmn_session_value* in[] = {right.get(), right.get()};
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "2 inputs; the model has 1",
@@ -228,7 +228,7 @@ TEST(session_wrong_values) {
   Tensor wrongs[] = {create_tensor(kDLFloat, 64, {1, 4}), create_tensor(kDLInt, 32, {1, 4}),
                      create_tensor(kDLFloat, 32, {1, 5}), create_tensor(kDLFloat, 32, {4})};
   for (Tensor& wrong : wrongs) {
-    const Value value = value_of(std::move(wrong));
+    const OwnedValue value = value_of(std::move(wrong));
     const lmn_session_value* bad[] = {value.get()};
     EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "input 'A' is",
                    lmn_session_run(session.get(), bad, 1, out, 1, err));
@@ -237,7 +237,7 @@ TEST(session_wrong_values) {
   lmn_session_value* sequence = nullptr;
   CHECK_CALL(
       lmn_session_value_items_create(LMN_SESSION_VALUE_SEQUENCE, "f32", in, 1, &sequence, err));
-  const Value held(sequence);
+  const OwnedValue held(sequence);
   const lmn_session_value* bad[] = {sequence};
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "input 'A' is sequence f32",
                  lmn_session_run(session.get(), bad, 1, out, 1, err));
@@ -249,18 +249,18 @@ TEST(session_wrong_values) {
 }
 
 TEST(session_output_buffers) {
-  const Session session = create_session();
+  const OwnedSession session = create_session();
   Tensor a = create_tensor(kDLFloat, 32, {3, 4});
   fill_a(floats(a), 5, 3);
-  const Value input = value_of(std::move(a));
+  const OwnedValue input = value_of(std::move(a));
   Tensor c = create_tensor(kDLFloat, 32, {3, 3});
   const float* data = floats(c);
-  const Value buffer = value_of(std::move(c));
+  const OwnedValue buffer = value_of(std::move(c));
   const lmn_session_value* in[] = {input.get()};
   lmn_session_value* out[] = {buffer.get()};
   CHECK_CALL(lmn_session_run(session.get(), in, 1, out, 1, err));
   EXPECT(out[0] == buffer.get() && is_c(data, 5, 3));
-  const Value wrong = value_of(create_tensor(kDLFloat, 32, {2, 3}));
+  const OwnedValue wrong = value_of(create_tensor(kDLFloat, 32, {2, 3}));
   out[0] = wrong.get();
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "output 'C' is f32[2, 3], expected f32[3, 3]",
                  lmn_session_run(session.get(), in, 1, out, 1, err));
@@ -272,7 +272,7 @@ TEST(session_values_of_every_kind) {
   const char* texts[] = {"a\0b", ""};
   const size_t lengths[] = {3, 0};
   CHECK_CALL(lmn_session_value_strings_create(1, shape, texts, lengths, &raw, err));
-  Value strings(raw);
+  OwnedValue strings(raw);
   const char* text = nullptr;
   size_t length = 9;
   CHECK_CALL(lmn_session_value_string_get(raw, 0, &text, &length, err));
@@ -294,14 +294,14 @@ TEST(session_values_of_every_kind) {
   const lmn_session_value* items[] = {strings.get(), strings.get()};
   CHECK_CALL(
       lmn_session_value_items_create(LMN_SESSION_VALUE_SEQUENCE, "string", items, 2, &raw, err));
-  const Value sequence(raw);
+  const OwnedValue sequence(raw);
   strings.reset();  // the sequence keeps it
   auto info = sized<lmn_session_value_info>();
   CHECK_CALL(lmn_session_value_info_get(sequence.get(), &info, err));
   EXPECT(info.kind == LMN_SESSION_VALUE_SEQUENCE && info.item_count == 2);
   lmn_session_value* item = nullptr;
   CHECK_CALL(lmn_session_value_item_get(sequence.get(), 1, &item, err));
-  const Value held(item);
+  const OwnedValue held(item);
   CHECK_CALL(lmn_session_value_string_get(item, 0, &text, &length, err));
   EXPECT_EQ(length, 3u);
   EXPECT_FAILURE(LMN_NOT_FOUND, "item 2 of 2",
@@ -394,22 +394,22 @@ TEST(session_values_take_tensors_over_whatever_happens) {
 }
 
 TEST(session_bindings) {
-  Session session = create_session(2);
+  OwnedSession session = create_session(2);
   Tensor a = create_tensor(kDLFloat, 32, {2, 4}), c = create_tensor(kDLFloat, 32, {2, 3});
   float *in_data = floats(a), *out_data = floats(c);
-  Value input = value_of(std::move(a)), output = value_of(std::move(c));
+  OwnedValue input = value_of(std::move(a)), output = value_of(std::move(c));
   const lmn_session_value *in[] = {input.get()}, *out[] = {output.get()};
   lmn_binding* raw = nullptr;
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "0 inputs",
                  lmn_binding_create(session.get(), nullptr, 0, out, 1, &raw, err));
-  const Value wrong = value_of(create_tensor(kDLFloat, 32, {3, 3}));
+  const OwnedValue wrong = value_of(create_tensor(kDLFloat, 32, {3, 3}));
   const lmn_session_value* bad[] = {wrong.get()};
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "output 'C'",
                  lmn_binding_create(session.get(), in, 1, bad, 1, &raw, err));
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "input 'A'",
                  lmn_binding_create(session.get(), bad, 1, out, 1, &raw, err));
   CHECK_CALL(lmn_binding_create(session.get(), in, 1, out, 1, &raw, err));
-  const Binding binding(raw);
+  const OwnedBinding binding(raw);
   session.reset();  // the binding keeps what it needs
   input.reset();
   output.reset();
@@ -421,8 +421,8 @@ TEST(session_bindings) {
 }
 
 TEST(session_results_outlive_the_session) {
-  Session session = create_session();
-  Value input = value_of(create_tensor(kDLFloat, 32, {1, 4}));
+  OwnedSession session = create_session();
+  OwnedValue input = value_of(create_tensor(kDLFloat, 32, {1, 4}));
   const lmn_session_value* in[] = {input.get()};
   lmn_session_value* out[] = {nullptr};
   CHECK_CALL(lmn_session_run(session.get(), in, 1, out, 1, err));
@@ -436,7 +436,7 @@ TEST(session_results_outlive_the_session) {
 }
 
 TEST(session_graph_text_follows_the_rule_of_buffers) {
-  const Session session = create_session();
+  const OwnedSession session = create_session();
   size_t length = 0;
   EXPECT_EQ(lmn_session_graph_get(session.get(), 0, nullptr, 0, &length, nullptr),
             LMN_BUFFER_TOO_SMALL);
@@ -459,7 +459,7 @@ size_t resident_bytes() {
 // 100,000 runs of one session by eight threads, of eight shapes and through bindings.
 TEST(session_eight_threads) {
   constexpr int kThreads = 8, kRuns = 12'500;
-  const Session session = create_session(2);
+  const OwnedSession session = create_session(2);
   std::atomic<int> wrong{0};
   const auto work = [&](int runs) {
     std::vector<std::thread> threads;
@@ -469,11 +469,11 @@ TEST(session_eight_threads) {
         Tensor a = create_tensor(kDLFloat, 32, {rows, 4}),
                c = create_tensor(kDLFloat, 32, {rows, 3});
         float *in_data = floats(a), *out_data = floats(c);
-        const Value input = value_of(std::move(a)), output = value_of(std::move(c));
+        const OwnedValue input = value_of(std::move(a)), output = value_of(std::move(c));
         const lmn_session_value *in[] = {input.get()}, *out[] = {output.get()};
         lmn_binding* raw = nullptr;
         if (lmn_binding_create(session.get(), in, 1, out, 1, &raw, nullptr) != LMN_OK) ++wrong;
-        const Binding binding(raw);
+        const OwnedBinding binding(raw);
         for (int run = 0; run < runs; ++run) {
           if (run % 2 == 0) {
             wrong += !run_once(session.get(), t + run, 1 + (t + run) % kThreads);
@@ -501,12 +501,12 @@ TEST(session_in_a_forked_child) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   ::testing::skip("the sanitizers' own locks do not survive a fork beside a thread that allocates");
 #endif
-  const Session session = create_session(2);
+  const OwnedSession session = create_session(2);
   EXPECT(run_once(session.get(), 0, 2));
   const pid_t pid = fork();
   if (pid == 0) {
     Tensor a = create_tensor(kDLFloat, 32, {1, 4});
-    const Value input = value_of(std::move(a));
+    const OwnedValue input = value_of(std::move(a));
     const lmn_session_value* in[] = {input.get()};
     lmn_session_value* out[] = {nullptr};
     const lmn_status status = lmn_session_run(session.get(), in, 1, out, 1, nullptr);

@@ -23,7 +23,7 @@ struct Format {
   int fraction_bits;
   int exponent_bits;
 };
-constexpr Format kHalf{10, 5};
+constexpr Format kBinary16{10, 5};
 constexpr Format kBrain{7, 8};
 
 // IEEE 754 section 3.4, for any such format of 16 bits. NaN for NaN.
@@ -120,9 +120,9 @@ int lost_nans(Format format, Encode encode) {
   return wrong;
 }
 
-TEST(every_binary16_has_its_value) { EXPECT_EQ(wrong_values(kHalf, f16_to_f32), 0); }
+TEST(every_binary16_has_its_value) { EXPECT_EQ(wrong_values(kBinary16, f16_to_f32), 0); }
 TEST(every_bfloat16_has_its_value) { EXPECT_EQ(wrong_values(kBrain, bf16_to_f32), 0); }
-TEST(binary16_rounds_to_nearest_even) { EXPECT_EQ(wrong_roundings(kHalf, f32_to_f16), 0); }
+TEST(binary16_rounds_to_nearest_even) { EXPECT_EQ(wrong_roundings(kBinary16, f32_to_f16), 0); }
 TEST(bfloat16_rounds_to_nearest_even) { EXPECT_EQ(wrong_roundings(kBrain, f32_to_bf16), 0); }
 
 TEST(infinities_and_nans_survive) {
@@ -131,7 +131,7 @@ TEST(infinities_and_nans_survive) {
   EXPECT_EQ(f32_to_f16(-infinity), 0xFC00);
   EXPECT_EQ(f32_to_bf16(infinity), 0x7F80);
   EXPECT_EQ(f32_to_bf16(-infinity), 0xFF80);
-  EXPECT_EQ(lost_nans(kHalf, f32_to_f16), 0);
+  EXPECT_EQ(lost_nans(kBinary16, f32_to_f16), 0);
   EXPECT_EQ(lost_nans(kBrain, f32_to_bf16), 0);
 }
 

@@ -7,8 +7,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cpu/cpu_device.h"
@@ -229,5 +232,23 @@ class TensorCase {
   std::vector<ops::TensorType> types_;
   std::shared_ptr<const void> prepared_;
 };
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+inline std::vector<float> numbers(int64_t count, unsigned seed) {  // from -1 to 1
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  std::vector<float> out(static_cast<size_t>(count));
+  for (float& x : out) x = uniform(engine);
+  return out;
+}
+
+inline bool says(const std::string& message, std::string_view part) {
+  if (message.find(part) != std::string::npos) return true;
+  testing::report_failure(__FILE__, __LINE__, "the message is: " + message);
+  return false;
+}
+inline bool says(TensorCase& c, std::string_view part) { return says(c.refusal(), part); }
 
 }  // namespace lmn::cpu

@@ -13,11 +13,10 @@ namespace {
 using lmn::DType;
 using lmn::Shape;
 using lmn::cpu::Half;
+using lmn::cpu::kInfinity;
+using lmn::cpu::kNaN;
 using lmn::cpu::TensorCase;
 using lmn::ops::Attributes;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // Numbers of types in onnx.proto.
 enum : int64_t {

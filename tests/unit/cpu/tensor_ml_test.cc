@@ -14,12 +14,6 @@ using ops::Floats;
 using ops::Ints;
 using ops::Strings;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-bool says(const std::string& message, std::string_view words) {
-  return message.find(words) != std::string::npos;
-}
-
 // x[0] <= 1 ? (x[1] > 5 ? leaf 2 : leaf 3) : leaf 4, as node ids.
 ops::Attributes tree(const std::string& kind) {
   return {{"nodes_treeids", Ints{0, 0, 0, 0, 0}},
@@ -49,7 +43,7 @@ std::string tree_refusal(const ops::Attributes& attributes) {
 }  // namespace
 
 TEST(TreesAreWalkedAndSummed) {
-  const std::vector<float> x{0, 6, 1, 5, 2, 0, kNan, 0, 0, kNan};
+  const std::vector<float> x{0, 6, 1, 5, 2, 0, kNaN, 0, 0, kNaN};
   TensorCase regressor("ai.onnx.ml.TreeEnsembleRegressor",
                        with(tree("target"), "base_values", Floats{10}));
   regressor.in<float>({5, 2}, x);
@@ -183,10 +177,10 @@ TEST(SupportVectorsVoteByPairs) {
 }
 
 TEST(EncodersFindKeysByValue) {
-  TensorCase labels("ai.onnx.ml.LabelEncoder", {{"keys_floats", Floats{kNan, 0, 2, 2}},
+  TensorCase labels("ai.onnx.ml.LabelEncoder", {{"keys_floats", Floats{kNaN, 0, 2, 2}},
                                                 {"values_strings", Strings{"nan", "0", "a", "b"}},
                                                 {"default_string", std::string("?")}});
-  labels.in<float>({4}, {-kNan, -0.0f, 2, 3});
+  labels.in<float>({4}, {-kNaN, -0.0f, 2, 3});
   ASSERT_OK(labels.run());
   EXPECT(labels.values<std::string>() == (Strings{"nan", "0", "b", "?"}));
   TensorCase uneven("ai.onnx.ml.LabelEncoder",
@@ -221,8 +215,8 @@ TEST(FeaturesAreScaledAndPicked) {
   ASSERT_OK(scaler.run());
   EXPECT(scaler.values<float>() == (std::vector<float>{0, 0, 20, 20}));
   TensorCase imputer("ai.onnx.ml.Imputer",
-                     {{"imputed_value_floats", Floats{7, 8}}, {"replaced_value_float", kNan}});
-  imputer.in<float>({2, 2}, {1, kNan, kNan, 2});
+                     {{"imputed_value_floats", Floats{7, 8}}, {"replaced_value_float", kNaN}});
+  imputer.in<float>({2, 2}, {1, kNaN, kNaN, 2});
   ASSERT_OK(imputer.run());
   EXPECT(imputer.values<float>() == (std::vector<float>{1, 8, 7, 2}));
   TensorCase norm("ai.onnx.ml.Normalizer", {{"norm", std::string("L1")}});

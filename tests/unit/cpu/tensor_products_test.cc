@@ -12,19 +12,12 @@ namespace {
 using namespace lmn;
 using cpu::BFloat;
 using cpu::Half;
+using cpu::numbers;
 using cpu::TensorCase;
 using ops::Attributes;
 using ops::Floats;
 using ops::Ints;
 using ops::Strings;
-
-std::vector<float> numbers(int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<float> out(static_cast<size_t>(count));
-  for (float& x : out) x = uniform(engine);
-  return out;
-}
 
 void expect_near(const std::vector<float>& got, const std::vector<double>& want, double tolerance) {
   ASSERT(got.size() == want.size());

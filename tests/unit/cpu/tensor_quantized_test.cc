@@ -31,12 +31,6 @@ int round_to(double x, int zero, DType dtype) {
   return static_cast<int>(dtype == DType::kI8 ? std::clamp(code, -128.0, 127.0)
                                               : std::clamp(code, 0.0, 255.0));
 }
-bool says(TensorCase& c, std::string_view text) {
-  const std::string message = c.refusal();
-  if (message.find(text) != std::string::npos) return true;
-  testing::report_failure(__FILE__, __LINE__, "the message is: " + message);
-  return false;
-}
 
 }  // namespace
 

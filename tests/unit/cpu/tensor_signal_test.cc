@@ -16,10 +16,6 @@ namespace {
 constexpr double kPi = 3.14159265358979323846;
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
-bool says(const std::string& message, std::string_view words) {
-  return message.find(words) != std::string::npos;
-}
-
 std::vector<double> wave(int64_t count) {
   std::vector<double> out;
   for (int64_t i = 0; i < count; ++i) out.push_back(std::sin(0.7 * static_cast<double>(i * i)));

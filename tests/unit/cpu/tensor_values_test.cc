@@ -15,12 +15,6 @@ using ops::ValueKind;
 using Texts = std::vector<std::string>;
 using Ints64 = std::vector<int64_t>;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-bool says(const std::string& message, std::string_view words) {
-  return message.find(words) != std::string::npos;
-}
-
 template <typename T>
 RuntimeValue value_of(DType dtype, const Shape& shape, const std::vector<T>& elements) {
   auto owned = std::make_shared<std::vector<T>>(elements);
@@ -74,7 +68,7 @@ Result<RuntimeValue> evaluate(std::string_view name, const ops::Attributes& attr
 
 TEST(NonZeroCountsCoordinatesAndNotScalars) {
   TensorCase two("NonZero");
-  two.in<float>({2, 2}, {0, 1, kNan, 0});
+  two.in<float>({2, 2}, {0, 1, kNaN, 0});
   ASSERT_OK(two.run());
   EXPECT(two.values<int64_t>() == (Ints64{0, 1, 1, 0}));
   TensorCase scalar("NonZero");
@@ -89,7 +83,7 @@ TEST(NonZeroCountsCoordinatesAndNotScalars) {
 
 TEST(UniqueOrdersNumbersNanAndText) {
   TensorCase numbers("Unique", {}, 4);
-  numbers.in<float>({6}, {kNan, -1, 0.0f, -0.0f, kNan, -2});
+  numbers.in<float>({6}, {kNaN, -1, 0.0f, -0.0f, kNaN, -2});
   ASSERT_OK(numbers.run());
   const std::vector<float> y = numbers.values<float>();
   ASSERT(y.size() == 4);
@@ -113,7 +107,7 @@ TEST(UniqueOrdersNumbersNanAndText) {
 TEST(NonMaxSuppressionRefusesWrongThresholdsAndSkipsNan) {
   TensorCase boxes("NonMaxSuppression");
   boxes.in<float>({1, 3, 4}, {0, 0, 1, 1, 0, 0, 1, 1, 5, 5, 6, 6})
-      .in<float>({1, 1, 3}, {kNan, 1, 2});
+      .in<float>({1, 1, 3}, {kNaN, 1, 2});
   boxes.in<int64_t>({1}, {3}).in<float>({1}, {0.5f});
   ASSERT_OK(boxes.run());
   EXPECT(boxes.values<int64_t>() == (Ints64{0, 0, 2, 0, 0, 1}));

@@ -13,17 +13,11 @@ namespace {
 using namespace lmn;
 using cpu::BFloat;
 using cpu::Half;
+using cpu::kInfinity;
+using cpu::numbers;
 using cpu::TensorCase;
 using ops::Attributes;
 using ops::Ints;
-
-std::vector<float> numbers(int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<float> out(static_cast<size_t>(count));
-  for (float& x : out) x = uniform(engine);
-  return out;
-}
 
 template <typename T>
 std::vector<T> counting(int64_t count) {
@@ -220,7 +214,6 @@ TEST(grid_sample_of_the_identity_is_the_image) {
 }
 
 TEST(wild_grids_and_regions_do_not_leave_the_image) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const char* padding : {"zeros", "border", "reflection"}) {
     for (const char* mode : {"linear", "nearest", "cubic"}) {
       TensorCase c("GridSample",

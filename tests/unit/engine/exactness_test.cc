@@ -15,7 +15,7 @@
 namespace lmn::engine {
 namespace {
 
-constexpr uint64_t kRequests = 200;
+constexpr uint64_t kManyRequests = 200;
 
 // Requests that differ in length, seed, priority, tenant and samples; many begin alike, so that the
 // prefix cache has something to find.
@@ -63,7 +63,7 @@ const Answers& alone() {
     FakeSetup setup;
     setup.prefix_cache = false;
     FakeEngine engine(setup);
-    for (uint64_t i = 0; i < kRequests; ++i) {
+    for (uint64_t i = 0; i < kManyRequests; ++i) {
       const RequestOptions options = random_request(i);
       out.emplace_back();
       for (int32_t sample = 0; sample < options.samples; ++sample) {
@@ -81,12 +81,12 @@ const Answers& alone() {
 EngineStats expect_as_alone(const FakeSetup& setup) {
   FakeEngine engine(setup);
   std::vector<std::shared_ptr<Request>> requests;
-  for (uint64_t i = 0; i < kRequests; ++i)
+  for (uint64_t i = 0; i < kManyRequests; ++i)
     requests.push_back(must_submit(*engine.engine, random_request(i)));
-  for (uint64_t i = 0; i < kRequests; ++i)
+  for (uint64_t i = 0; i < kManyRequests; ++i)
     EXPECT(answers(*requests[i], random_request(i).samples) == alone()[i]);
   const EngineStats stats = engine->stats();
-  EXPECT_EQ(stats.finished, static_cast<int64_t>(kRequests));
+  EXPECT_EQ(stats.finished, static_cast<int64_t>(kManyRequests));
   EXPECT_EQ(stats.kv_pages_used, 0);
   EXPECT_EQ(stats.running + stats.waiting + stats.queue_depth + stats.queue_tokens, 0);
   return stats;
@@ -152,7 +152,7 @@ TEST(from_eight_threads_with_a_crowd_of_one) {
   std::atomic<int> wrong{0};
   for (uint64_t c = 0; c < 8; ++c) {
     clients.emplace_back([&, c] {
-      for (uint64_t i = c; i < kRequests; i += 8) {
+      for (uint64_t i = c; i < kManyRequests; i += 8) {
         const auto request = must_submit(*engine.engine, random_request(i));
         if (answers(*request, random_request(i).samples) != alone()[i]) wrong.fetch_add(1);
       }

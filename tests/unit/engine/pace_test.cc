@@ -24,7 +24,7 @@ RequestOptions paced(std::vector<int32_t> prompt, int32_t max_tokens, int64_t in
   return options;
 }
 
-void expect_at_rest(FakeEngine& engine) {
+void expect_nothing_left(FakeEngine& engine) {
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.submitted, stats.finished + stats.cancelled + stats.failed);
   EXPECT_EQ(stats.queue_depth + stats.waiting + stats.running + stats.kv_pages_used, 0);
@@ -89,7 +89,7 @@ TEST(samples_and_preempted_answers_keep_their_pace_and_tokens) {
     if (i == 0) EXPECT(tokens[1] == tokens[0]);
   }
   EXPECT(engine->stats().preemptions > 0);
-  expect_at_rest(engine);
+  expect_nothing_left(engine);
 }
 
 // With two hours between their tokens they are never due, so every step is the others': as many
@@ -133,7 +133,7 @@ TEST(ten_thousand_paced_answers_hold_nobody_up) {
   requests.clear();
   while (engine->stats().running != 0) std::this_thread::yield();
   const auto ended = parallel::now_ns();
-  expect_at_rest(engine);
+  expect_nothing_left(engine);
   std::printf(
       "     10,000 started in %lld us, 200 steps beside them in %lld us, ended in %lld us\n",
       static_cast<long long>((started - begin) / 1000),

@@ -15,18 +15,18 @@
 namespace lmn::engine {
 namespace {
 
-struct Item : WaitingNode<Item> {
-  explicit Item(int number) : id(number) { ++live; }
-  ~Item() { --live; }
+struct QueueItem : WaitingNode<QueueItem> {
+  explicit QueueItem(int number) : id(number) { ++live; }
+  ~QueueItem() { --live; }
   int id;
   static inline int live = 0;
 };
-using Queue = WaitingQueue<Item>;
+using Queue = WaitingQueue<QueueItem>;
 
 std::vector<int> drain(Queue& queue, int64_t now = 0) {
   std::vector<int> ids;
   while (!queue.empty()) {
-    const Item* front = queue.front(now);
+    const QueueItem* front = queue.front(now);
     const auto item = queue.pop(now);
     EXPECT(item.get() == front);
     ids.push_back(item->id);
@@ -39,42 +39,43 @@ std::vector<int> drain(Queue& queue, int64_t now = 0) {
 TEST(highest_level_first_and_in_order_inside) {
   Queue queue;
   int id = 0;
-  for (const int level : {0, 2, 1, 4, 2, 4}) queue.push(std::make_shared<Item>(id++), level, 0, 0);
+  for (const int level : {0, 2, 1, 4, 2, 4})
+    queue.push(std::make_shared<QueueItem>(id++), level, 0, 0);
   EXPECT_EQ(queue.size(), 6);
   EXPECT((drain(queue) == std::vector<int>{3, 5, 1, 4, 2, 0}));
-  EXPECT_EQ(Item::live, 0);
+  EXPECT_EQ(QueueItem::live, 0);
 }
 
-TEST(tenants_take_turns) {
+TEST(tenants_of_a_level_take_turns) {
   Queue queue;
   // Tenant 7: 0 1 2 3. Tenant 0: 10 11. Tenant 9: 20.
-  for (int i = 0; i < 4; ++i) queue.push(std::make_shared<Item>(i), 2, 7, 0);
-  for (int i = 10; i < 12; ++i) queue.push(std::make_shared<Item>(i), 2, 0, 0);
-  queue.push(std::make_shared<Item>(20), 2, 9, 0);
+  for (int i = 0; i < 4; ++i) queue.push(std::make_shared<QueueItem>(i), 2, 7, 0);
+  for (int i = 10; i < 12; ++i) queue.push(std::make_shared<QueueItem>(i), 2, 0, 0);
+  queue.push(std::make_shared<QueueItem>(20), 2, 9, 0);
   EXPECT_EQ(queue.pop(0)->id, 0);
-  queue.push(std::make_shared<Item>(30), 2, 5, 0);  // behind 7, which has had its turn
+  queue.push(std::make_shared<QueueItem>(30), 2, 5, 0);  // behind 7, which has had its turn
   EXPECT((drain(queue) == std::vector<int>{10, 20, 1, 30, 11, 2, 3}));
 }
 
 TEST(turns_of_one_level_do_not_touch_another) {
   Queue queue;
-  for (int i = 0; i < 3; ++i) queue.push(std::make_shared<Item>(i), 1, 7, 0);
-  for (int i = 10; i < 12; ++i) queue.push(std::make_shared<Item>(i), 3, 7, 0);
-  queue.push(std::make_shared<Item>(20), 3, 8, 0);
-  queue.push(std::make_shared<Item>(30), 1, 8, 0);
+  for (int i = 0; i < 3; ++i) queue.push(std::make_shared<QueueItem>(i), 1, 7, 0);
+  for (int i = 10; i < 12; ++i) queue.push(std::make_shared<QueueItem>(i), 3, 7, 0);
+  queue.push(std::make_shared<QueueItem>(20), 3, 8, 0);
+  queue.push(std::make_shared<QueueItem>(30), 1, 8, 0);
   EXPECT((drain(queue) == std::vector<int>{10, 20, 11, 0, 30, 1, 2}));
 }
 
 TEST(a_preempted_request_comes_back_to_the_front) {
   Queue queue;
-  for (int i = 0; i < 2; ++i) queue.push(std::make_shared<Item>(i), 2, 7, 10);
-  queue.push(std::make_shared<Item>(10), 2, 8, 10);
-  queue.push_front(std::make_shared<Item>(20), 2, 8, 5);  // its tenant waits
-  queue.push_front(std::make_shared<Item>(21), 2, 9, 4);  // its tenant does not
-  queue.push_front(std::make_shared<Item>(22), 2, 8, 3);
-  queue.push(std::make_shared<Item>(40), 4, 0, 10);
+  for (int i = 0; i < 2; ++i) queue.push(std::make_shared<QueueItem>(i), 2, 7, 10);
+  queue.push(std::make_shared<QueueItem>(10), 2, 8, 10);
+  queue.push_front(std::make_shared<QueueItem>(20), 2, 8, 5);  // its tenant waits
+  queue.push_front(std::make_shared<QueueItem>(21), 2, 9, 4);  // its tenant does not
+  queue.push_front(std::make_shared<QueueItem>(22), 2, 8, 3);
+  queue.push(std::make_shared<QueueItem>(40), 4, 0, 10);
   std::vector<int> seen;
-  queue.scan(4, [&](const Item& item) {
+  queue.scan(4, [&](const QueueItem& item) {
     seen.push_back(item.id);
     return true;
   });
@@ -88,11 +89,11 @@ TEST(ageing_bounds_the_wait_of_a_low_level) {
   constexpr int64_t kAgeing = 100;
   for (const int low : {0, 1, 3}) {
     Queue queue(kAgeing);
-    queue.push(std::make_shared<Item>(-1), low, 0, 1'000);
+    queue.push(std::make_shared<QueueItem>(-1), low, 0, 1'000);
     int64_t now = 1'000;
     for (bool started = false; !started; ++now) {
       ASSERT(now < 2'000);
-      queue.push(std::make_shared<Item>(1), 4, 0, now);
+      queue.push(std::make_shared<QueueItem>(1), 4, 0, now);
       started = queue.pop(now)->id == -1;
       EXPECT(started == (now == 1'000 + (4 - low) * kAgeing));  // nobody was due before it
     }
@@ -101,11 +102,11 @@ TEST(ageing_bounds_the_wait_of_a_low_level) {
 
 TEST(due_requests_get_one_start_in_four) {
   Queue queue(100);
-  for (int i = 0; i < 100; ++i) queue.push(std::make_shared<Item>(i), 1, 0, 0);
-  for (int i = 100; i < 200; ++i) queue.push(std::make_shared<Item>(i), 0, 0, 0);
+  for (int i = 0; i < 100; ++i) queue.push(std::make_shared<QueueItem>(i), 1, 0, 0);
+  for (int i = 100; i < 200; ++i) queue.push(std::make_shared<QueueItem>(i), 0, 0, 0);
   std::vector<int> low;
   for (int i = 0; i < 400; ++i) {
-    queue.push(std::make_shared<Item>(-1), 3, 0, 1'000);
+    queue.push(std::make_shared<QueueItem>(-1), 3, 0, 1'000);
     const int id = queue.pop(1'000)->id;
     if (id >= 0) low.push_back(id);
     EXPECT_EQ(static_cast<int>(low.size()), i / kDueShare + 1);
@@ -116,11 +117,12 @@ TEST(due_requests_get_one_start_in_four) {
 
 TEST(the_most_overdue_level_first) {
   Queue queue(100);
-  queue.push(std::make_shared<Item>(1), 1, 0, 250);  // due at 250 + 300
-  queue.push(std::make_shared<Item>(0), 0, 0, 140);  // due at 140 + 400
-  queue.push(std::make_shared<Item>(2), 2, 0, 340);  // due at 340 + 200, and the higher of equals
-  queue.push(std::make_shared<Item>(3), 3, 0, 600);  // not due
-  for (int i = 10; i < 20; ++i) queue.push(std::make_shared<Item>(i), 4, 0, 600);
+  queue.push(std::make_shared<QueueItem>(1), 1, 0, 250);  // due at 250 + 300
+  queue.push(std::make_shared<QueueItem>(0), 0, 0, 140);  // due at 140 + 400
+  queue.push(std::make_shared<QueueItem>(2), 2, 0,
+             340);  // due at 340 + 200, and the higher of equals
+  queue.push(std::make_shared<QueueItem>(3), 3, 0, 600);  // not due
+  for (int i = 10; i < 20; ++i) queue.push(std::make_shared<QueueItem>(i), 4, 0, 600);
   EXPECT(
       (drain(queue, 600) == std::vector<int>{2, 10, 11, 12, 0, 13, 14, 15, 1, 16, 17, 18, 19, 3}));
 }
@@ -204,7 +206,7 @@ void compare_with_reference(uint32_t seed, uint64_t tenants) {
   const auto below = [&](uint32_t n) { return static_cast<int>(random() % n); };
   Queue queue(kAgeing);
   Reference reference(kAgeing);
-  std::vector<std::pair<int, Item*>> waiting;
+  std::vector<std::pair<int, QueueItem*>> waiting;
   int64_t now = 0;
   bool same = true;
   const auto forget = [&](int id) {
@@ -216,7 +218,7 @@ void compare_with_reference(uint32_t seed, uint64_t tenants) {
     const Reference::Entry entry{id, below(kPriorityLevels), random() % tenants * 0x100000001,
                                  now - below(30)};
     if (what < 50) {
-      auto item = std::make_shared<Item>(id);
+      auto item = std::make_shared<QueueItem>(id);
       waiting.emplace_back(id, item.get());
       if (what < 45) {
         queue.push(std::move(item), entry.level, entry.tenant, entry.submit_ns);
@@ -226,7 +228,7 @@ void compare_with_reference(uint32_t seed, uint64_t tenants) {
         reference.push_front(entry);
       }
     } else if (what < 90) {
-      const Item* front = queue.front(now);
+      const QueueItem* front = queue.front(now);
       const int expected = reference.pop(now);
       const auto item = queue.pop(now);
       same = same && (item == nullptr ? -1 : item->id) == expected && item.get() == front;
@@ -238,19 +240,19 @@ void compare_with_reference(uint32_t seed, uint64_t tenants) {
       forget(gone);
     } else if (what >= 98) {
       const int residue = below(7);
-      queue.extract([&](const Item& item) { return item.id % 7 == residue; },
-                    [&](const std::shared_ptr<Item>& item) {
+      queue.extract([&](const QueueItem& item) { return item.id % 7 == residue; },
+                    [&](const std::shared_ptr<QueueItem>& item) {
                       reference.remove(item->id);
                       forget(item->id);
                     });
     }
     std::vector<int> seen;
-    queue.scan(1 << 30, [&](const Item& item) {
+    queue.scan(1 << 30, [&](const QueueItem& item) {
       seen.push_back(item.id);
       return true;
     });
     same = same && seen == reference.scan() && queue.size() == static_cast<int>(waiting.size()) &&
-           Item::live == queue.size();
+           QueueItem::live == queue.size();
     ASSERT(same);
   }
 }
@@ -263,22 +265,22 @@ TEST(random_operations_as_the_reference) {
 TEST(a_queue_that_goes_drops_what_waits) {
   {
     Queue queue;
-    for (int i = 0; i < 10; ++i) queue.push(std::make_shared<Item>(i), i % 3, i % 2, 0);
-    EXPECT_EQ(Item::live, 10);
+    for (int i = 0; i < 10; ++i) queue.push(std::make_shared<QueueItem>(i), i % 3, i % 2, 0);
+    EXPECT_EQ(QueueItem::live, 10);
   }
-  EXPECT_EQ(Item::live, 0);
+  EXPECT_EQ(QueueItem::live, 0);
 }
 
 TEST(scan_stops_when_told) {
   Queue queue;
-  for (int i = 0; i < 10; ++i) queue.push(std::make_shared<Item>(i), 0, 0, 0);
+  for (int i = 0; i < 10; ++i) queue.push(std::make_shared<QueueItem>(i), 0, 0, 0);
   int calls = 0;
-  queue.scan(100, [&](const Item& item) {
+  queue.scan(100, [&](const QueueItem& item) {
     ++calls;
     return item.id < 2;
   });
   EXPECT_EQ(calls, 3);
-  queue.scan(0, [&](const Item&) {
+  queue.scan(0, [&](const QueueItem&) {
     ++calls;
     return true;
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes over convolutions and quantised products, before and after, as text; and, of what they
-// compute themselves, the numbers. That graphs keep their results is shown in
+// Passes over convolutions and quantised products, before and text_after, as text; and, of what
+// they compute themselves, the numbers. That graphs keep their results is shown in
 // tests/unit/plan/program_passes_test.cc.
 #include <cmath>
 #include <stdexcept>
@@ -16,7 +16,7 @@ using namespace lmn;
 using namespace lmn::graph;
 using namespace graph_test;
 
-std::string after(PassFn pass, const Graph& g) {
+std::string text_after(PassFn pass, const Graph& g) {
   Result<Graph> result = pass(g, {});
   if (!result.ok()) return std::string(result.status().message());
   return to_text(*result);
@@ -62,7 +62,7 @@ TEST(a_convolution_that_is_read_twice_keeps_its_batch_norm) {
   const ValueId one = floats(&g, "one", {1}, {1});
   g.add_output(node(&g, "BatchNormalization", {conv, one, one, one, one}), "y");
   g.add_output(conv, "z");
-  EXPECT_EQ(after(fold_batch_norm, g), to_text(g));
+  EXPECT_EQ(text_after(fold_batch_norm, g), to_text(g));
 }
 
 ValueId weights(Graph* g, const char* name, int64_t outputs, int64_t channels) {
@@ -81,7 +81,7 @@ TEST(a_chain_is_turned_once_at_each_end) {
   y = node(&g, "Mul", {y, scale});
   y = node(&g, "Add", {y, node(&g, "Conv", {y, weights(&g, "w", 8, 8)})});
   g.add_output(y, "y");
-  const std::string text = after(use_channels_last, g);
+  const std::string text = text_after(use_channels_last, g);
   EXPECT_EQ(count(text, "Transpose"), 2u);
   EXPECT_EQ(count(text, "lmnative.Conv"), 2u);
   EXPECT_EQ(count(text, "f32[n, 5, 5, 8] = Relu"), 1u);
@@ -101,7 +101,7 @@ TEST(what_moves_past_ones_is_reshaped) {
   Attributes attributes;
   attributes.set("keepdims", int64_t{0});
   g.add_output(node(&g, "ReduceMean", {y, axes}, attributes), "z");
-  const std::string text = after(use_channels_last, g);
+  const std::string text = text_after(use_channels_last, g);
   EXPECT_EQ(count(text, "Transpose"), 0u);
   EXPECT_EQ(count(text, "f32[n, 5, 5, 1] = Reshape(x"), 1u);
   EXPECT_EQ(count(text, "lmnative.GlobalAveragePool"), 2u);
@@ -118,7 +118,7 @@ TEST(what_is_no_part_of_a_chain_stays) {
   pool.set("kernel_shape", ops::Ints{2, 2});
   y = node(&g, "Relu", {node(&g, "MaxPool", {y}, pool)});
   g.add_output(node(&g, "Conv", {y, weights(&g, "v", 3, 8)}), "y");  // too few outputs
-  EXPECT_EQ(after(use_channels_last, g), to_text(g));
+  EXPECT_EQ(text_after(use_channels_last, g), to_text(g));
 }
 
 TEST(a_convolution_takes_along_what_follows) {
@@ -129,7 +129,7 @@ TEST(a_convolution_takes_along_what_follows) {
   const ValueId two = node(&g, "lmnative.Conv", {x, weights(&g, "w", 4, 2), b}, {}, "two");
   const ValueId y = node(&g, "Relu", {node(&g, "Add", {node(&g, "Add", {one, b}), two})});
   g.add_output(y, "y");
-  EXPECT_EQ(after(fuse_convolution, g),
+  EXPECT_EQ(text_after(fuse_convolution, g),
             "input x : f32[n, 5, 5, 2]\n"
             "constant v : f32[4, 2, 1, 1]\n"
             "constant b : f32[4]\n"
@@ -145,7 +145,7 @@ TEST(a_tensor_that_is_broadcast_is_no_residual) {
                 z = g.add_input("z", tensor(DType::kF32, {"n", 1, 1, 4}));
   const ValueId y = node(&g, "lmnative.Conv", {x, weights(&g, "v", 4, 2)});
   g.add_output(node(&g, "Add", {y, z}), "y");
-  EXPECT_EQ(after(fuse_convolution, g), to_text(g));
+  EXPECT_EQ(text_after(fuse_convolution, g), to_text(g));
 }
 
 // What onnxruntime.quantization.quantize_dynamic writes.

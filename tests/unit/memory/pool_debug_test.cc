@@ -13,10 +13,6 @@ using namespace lmn::memory;  // NOLINT
 
 namespace {
 
-bool has(const Status& status, Code code, const std::string& word) {
-  return status.code() == code && status.message().find(word) != std::string_view::npos;
-}
-
 // A write that a caller must not do: AddressSanitizer would stop the test.
 [[gnu::no_sanitize_address]] void write_wrongly(std::byte* at, std::byte value) {
   *static_cast<volatile std::byte*>(at) = value;

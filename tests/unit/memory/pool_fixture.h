@@ -9,6 +9,8 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "memory/pool.h"
@@ -23,6 +25,10 @@
 #endif
 
 namespace lmn::memory {
+
+inline bool has(const Status& status, Code code, const std::string& word) {
+  return status.code() == code && status.message().find(word) != std::string_view::npos;
+}
 
 // Memory that faults when it is read or written, as a device's does for the CPU. Counts what is
 // out.

@@ -30,10 +30,6 @@ size_t resident_bytes(const std::byte* data, size_t bytes) {
   return static_cast<size_t>(count) * kOsPage;
 }
 
-bool has(const Status& status, Code code, const std::string& word) {
-  return status.code() == code && status.message().find(word) != std::string_view::npos;
-}
-
 }  // namespace
 
 TEST(sizes_alignment_and_disjointness) {

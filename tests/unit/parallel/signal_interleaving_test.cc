@@ -79,22 +79,22 @@ TEST(a_signal_is_never_lost) {
   EXPECT(a_wake_up_is_lost(1, 2, false));
 }
 
-struct Object : NewsNode<Object, ModelAtomic> {
-  explicit Object(int which) : id(which) {}
+struct Owner : NewsNode<Owner, ModelAtomic> {
+  explicit Owner(int which) : id(which) {}
   int id;
   int made = 0, seen = 0;
 };
-using ModelList = NewsList<Object, ModelAtomic>;
+using ModelList = NewsList<Owner, ModelAtomic>;
 
 // Each announcer makes news of the objects of its list, in turn; the taker takes `takes` times.
 int64_t explore_news(const std::vector<std::vector<int>>& announcers, int takes, int objects) {
   std::unique_ptr<ModelList> list;
-  std::vector<std::shared_ptr<Object>> object;
+  std::vector<std::shared_ptr<Owner>> object;
   std::vector<int> entered, taken;  // in order
   bool ok = true;
   Explorer explorer;
   const auto take = [&] {
-    const std::shared_ptr<Object> got = list->take();
+    const std::shared_ptr<Owner> got = list->take();
     if (got == nullptr) return false;
     taken.push_back(got->id);
     got->seen = got->made;
@@ -104,7 +104,7 @@ int64_t explore_news(const std::vector<std::vector<int>>& announcers, int takes,
       [&] {
         list = std::make_unique<ModelList>();
         object.clear();
-        for (int i = 0; i < objects; ++i) object.push_back(std::make_shared<Object>(i));
+        for (int i = 0; i < objects; ++i) object.push_back(std::make_shared<Owner>(i));
         entered.clear();
         taken.clear();
         std::vector<std::function<void()>> bodies;

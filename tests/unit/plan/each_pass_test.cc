@@ -133,7 +133,7 @@ ValueId spread(Graph* g, const char* name, const Shape& shape) {
   return floats(g, name, shape, values);
 }
 
-const std::vector<Sizes> kRows = {{{"n", 1}}, {{"n", 3}}, {{"n", 700}}};
+const std::vector<Sizes> kRowCounts = {{{"n", 1}}, {{"n", 3}}, {{"n", 700}}};
 
 PASS_TEST(fold_constants) {
   Graph g;
@@ -171,7 +171,7 @@ PASS_TEST(fold_constants) {
               "%4 : f32[n, 6] = Reshape(x, sizes)  # flat\n"
               "%9 : f32[n, 6] = Mul(%4, scale)  # y\n"
               "output y = %9\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(fold_shapes) {
@@ -253,7 +253,7 @@ PASS_TEST(fold_shapes) {
               "output same = %16\n"
               "output z = %22\n"
               "output columns = %23\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(simplify_tensors) {
@@ -310,7 +310,7 @@ PASS_TEST(simplify_tensors) {
               "%11 : f32[n, 1, 2, 3] = Neg(%10)\n"
               "output y = %6\n"
               "output z = %11\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(eliminate_common_subexpressions) {
@@ -340,7 +340,7 @@ PASS_TEST(eliminate_common_subexpressions) {
               "%5 : f32[n, 4] = LeakyRelu(%3)\n"
               "%6 : f32[n, 4] = Add(%5, %4)\n"
               "output y = %6\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(eliminate_dead_code) {
@@ -361,7 +361,7 @@ PASS_TEST(eliminate_dead_code) {
               "%1 : f32[n, 4] = Exp(x)\n"
               "%2 : f32[n, 4] = Neg(%1)\n"
               "output y = %2\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(fuse_gelu) {
@@ -391,7 +391,7 @@ PASS_TEST(fuse_gelu) {
               "%6 : f32[n, 5] = Mul(x, %5)\n"
               "%7 : f32[n, 5] = Gelu(x)  # gelu\n"
               "output y = %7\n",
-              kOtherOrder, kRows);
+              kOtherOrder, kRowCounts);
 }
 
 PASS_TEST(fuse_layer_norm) {
@@ -439,7 +439,7 @@ PASS_TEST(fuse_layer_norm) {
       "%12 : f32[n, 40] = Mul(%10, gamma)\n"
       "%14 : f32[n, 40] = LayerNormalization(x, gamma, beta) {axis=-1, epsilon=1e-05}  # norm\n"
       "output y = %14\n",
-      kOtherOrder, kRows);
+      kOtherOrder, kRowCounts);
 }
 
 PASS_TEST(fuse_attention) {
@@ -533,7 +533,7 @@ PASS_TEST(gather_one_hot) {
               "%16 : i32[n, 3] = Add(%14, %15)  # rows\n"
               "%17 : f32[n, 3, 7] = Gather(w, %16) {axis=0}  # rows\n"
               "output y = %17\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(fold_batch_norm) {
@@ -651,7 +651,7 @@ PASS_TEST(fuse_linear) {
               "%3 : f32[n, 20] = lmnative.Linear(x, v, c) {transposed=1}  # first\n"
               "%6 : f32[n, 24] = lmnative.Linear(%3, w, b, x) {activation=Tanh}\n"
               "output y = %6\n",
-              kOtherOrder, kRows);
+              kOtherOrder, kRowCounts);
 }
 
 // Integers, and the same operations on their sums: the same bits.
@@ -694,7 +694,7 @@ PASS_TEST(fuse_integer_linear) {
       "%6 : f32[] = Mul(%3, scale)\n"
       "%10 : f32[n, 10] = lmnative.IntegerLinear(%2, %3, %4, w, scale, zero, b) {activation=Relu}\n"
       "output y = %10\n",
-      kSameBits, kRows);
+      kSameBits, kRowCounts);
 }
 
 PASS_TEST(fuse_skip_norm) {
@@ -732,7 +732,7 @@ PASS_TEST(fuse_skip_norm) {
               "%9 : f32[n, 40] = com.microsoft.SkipLayerNormalization(%7, %6, gamma) "
               "{epsilon=1e-05}  # third\n"
               "output y = %9\n",
-              kSameBits, kRows);
+              kSameBits, kRowCounts);
 }
 
 PASS_TEST(fuse_elementwise) {
@@ -775,7 +775,7 @@ PASS_TEST(fuse_elementwise) {
       "%4 : f32[n, 40] = lmnative.ElementwiseChain(%3) {steps=[LeakyRelu x0 0.25, Neg t0]}\n"
       "output y = %3\n"
       "output z = %4\n",
-      kSameBits, kRows);
+      kSameBits, kRowCounts);
 }
 
 // What another file shows of the passes that language models need.

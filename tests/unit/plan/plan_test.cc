@@ -48,7 +48,7 @@ struct File {
   }
 };
 
-Graph finish(Builder& b) {
+Graph finished(Builder& b) {
   auto graph = b.finish();
   ASSERT_OK(graph);
   return std::move(graph).value();
@@ -62,7 +62,7 @@ Graph small_graph(File* file) {
   const ValueId w = b.constant(file->floats("out.weight", {3, 4}, 0, 1));
   b.output(b.linear(norm, w, b.constant(file->floats("out.bias", {3}, 100, 100)), false, "out"),
            "y");
-  return finish(b);
+  return finished(b);
 }
 
 bool begins_one_of(const std::vector<std::span<const std::byte>>& ranges,
@@ -215,7 +215,7 @@ TEST(large_weights_are_read_in_slices) {
     };
     HostDevice device;
     auto team = make_team(threads);
-    auto plan = make_plan(finish(b), device, *team, options);
+    auto plan = make_plan(finished(b), device, *team, options);
     for (const auto& bytes : told[plan::FileUse::kOver])
       EXPECT(begins_one_of(told[plan::FileUse::kSoon], bytes));
     for (auto& [use, ranges] : told) {
@@ -277,7 +277,7 @@ TEST(a_file_that_changes_inside_a_matrix_ends_the_build) {
     };
     HostDevice device;
     auto team = make_team(threads);
-    expect_error(plan::Plan::build(finish(b), device, *team, options), Code::kIo,
+    expect_error(plan::Plan::build(finished(b), device, *team, options), Code::kIo,
                  "w: the file has changed");
     EXPECT_EQ(calls.load(), 3 + threads);  // whoever fails takes no other slice
     EXPECT_EQ(device.allocated, size_t{0});
@@ -344,7 +344,7 @@ TEST(memory_that_is_not_there_is_reported) {
   Builder b;
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 4}));
   b.output(b.linear(x, b.constant(file.floats("w", {16, 4}, 0, 1)), kNone, false, "out"), "y");
-  expect_error(plan::Plan::build(finish(b), device, *team, plan_options(1)), Code::kOutOfMemory,
+  expect_error(plan::Plan::build(finished(b), device, *team, plan_options(1)), Code::kOutOfMemory,
                "packed weights: 256 bytes");
   EXPECT_EQ(device.allocated, size_t{0});
 }
@@ -376,7 +376,7 @@ TEST(a_linear_that_was_not_lowered_is_refused) {
   const std::vector<std::byte> zeros(3 * 34);
   const ValueId w = b.constant(file.piece("w", DType::kQ8_0, {3, 32}, zeros.data(), zeros.size()));
   b.output(b.linear(x, w, kNone, false, "out"), "y");
-  const Graph graph = finish(b);
+  const Graph graph = finished(b);
   HostDevice device;
   auto team = make_team(1);
   const auto plan = plan::Plan::build(graph, device, *team, plan_options(8));
@@ -396,7 +396,7 @@ TEST(a_table_that_is_also_the_head_is_packed_once) {
     b.output(b.linear(x, head, kNone, true, "head"), "y");
     HostDevice device;
     auto team = make_team(1);
-    return make_plan(finish(b), device, *team, plan_options(8))->packed_bytes();
+    return make_plan(finished(b), device, *team, plan_options(8))->packed_bytes();
   };
   EXPECT_EQ(bytes_with(true), 64 * 16 * 4);
   EXPECT_EQ(bytes_with(false), 2 * 64 * 16 * 4);
@@ -413,7 +413,7 @@ TEST(vectors_may_be_stored_in_halves) {
     b.output(b.rms_norm(x, b.constant(weight), 0, "norm"), "y");
     HostDevice device;
     auto team = make_team(1);
-    auto plan = make_plan(finish(b), device, *team, plan_options(1));
+    auto plan = make_plan(finished(b), device, *team, plan_options(1));
     plan->input<float>("x")[0] = plan->input<float>("x")[1] = 7;
     plan->set_symbol("tokens", 1);
     plan->run(*team);
@@ -432,7 +432,7 @@ TEST(views_reach_only_kernels_that_take_strides) {
     Builder b;
     const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 4}));
     b.output(b.silu_mul(columns(b, x, 0), columns(b, x, 2), "mix"), "y");
-    auto plan = make_plan(finish(b), device, *team, plan_options(2));
+    auto plan = make_plan(finished(b), device, *team, plan_options(2));
     const float rows[] = {0, 1, 5, 6, 100, -100, 2, 3};
     std::memcpy(plan->input<float>("x"), rows, sizeof(rows));
     plan->set_symbol("tokens", 2);
@@ -446,13 +446,13 @@ TEST(views_reach_only_kernels_that_take_strides) {
   Builder b;
   const ValueId x = b.input("x", tensor(DType::kF32, {"tokens", 4}));
   b.output(b.add(columns(b, x, 0), columns(b, x, 2), "sum"), "y");
-  expect_error(plan::Plan::build(finish(b), device, *team, plan_options(2)), Code::kUnsupported,
+  expect_error(plan::Plan::build(finished(b), device, *team, plan_options(2)), Code::kUnsupported,
                "residual_add 'sum' reads whole rows, and its operand a is a view of some columns");
   Builder view;
   const ValueId z = view.input("x", tensor(DType::kF32, {"tokens", 4}));
   view.output(columns(view, z, 0), "y");
-  expect_error(plan::Plan::build(finish(view), device, *team, plan_options(2)), Code::kUnsupported,
-               "output 'y' is not a matrix of f32 with rows of its own");
+  expect_error(plan::Plan::build(finished(view), device, *team, plan_options(2)),
+               Code::kUnsupported, "output 'y' is not a matrix of f32 with rows of its own");
 }
 
 TEST(caches_are_checked_when_they_are_bound) {
@@ -463,7 +463,7 @@ TEST(caches_are_checked_when_they_are_bound) {
     b.kv_write(k, k, slots, b.input(name, kv_cache(2, 16)), "write");
   HostDevice device;
   auto team = make_team(1);
-  auto plan = make_plan(finish(b), device, *team, plan_options(2));
+  auto plan = make_plan(finished(b), device, *team, plan_options(2));
   EXPECT_EQ(plan->kv_layers(), 2);
   EXPECT_EQ(plan->kv_heads(), 2);
   EXPECT_EQ(plan->head_dim(), 16);
@@ -509,7 +509,7 @@ TEST(caches_of_different_shapes_are_refused) {
   }
   HostDevice device;
   auto team = make_team(1);
-  expect_error(plan::Plan::build(finish(b), device, *team, plan_options(2)), Code::kUnsupported,
+  expect_error(plan::Plan::build(finished(b), device, *team, plan_options(2)), Code::kUnsupported,
                "cache 'kv.3' is kv[3, 16] and differs from the first layer's; plans have caches of "
                "one shape");
 }

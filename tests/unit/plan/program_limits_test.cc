@@ -8,6 +8,7 @@
 
 #include "cpu/cpu_device.h"
 #include "plan/program/program.h"
+#include "plan/program_fixture.h"
 #include "testing.h"
 
 namespace {
@@ -17,13 +18,7 @@ using graph::Graph;
 using graph::Op;
 using graph::ValueId;
 using plan::Program;
-
-ValueId node(Graph* g, Op op, std::vector<ValueId> inputs, ops::Attributes attributes = {},
-             int outputs = 1) {
-  auto id = g->add(op, std::move(inputs), std::move(attributes), "n", outputs);
-  ASSERT_OK(id);
-  return g->node(*id).outputs[0];
-}
+using namespace program_test;
 
 Tensor numbers(std::vector<float> values) {
   auto memory = std::make_shared<std::vector<float>>(std::move(values));
@@ -51,12 +46,6 @@ Graph endless(bool grows) {
   ops::Attributes attributes{{"body", std::shared_ptr<const Graph>(std::move(body))}};
   g.add_output(node(&g, Op::kLoop, {graph::kNone, graph::kNone, start}, attributes), "y");
   return g;
-}
-
-std::unique_ptr<Program> program(Graph g, const plan::ProgramOptions& options) {
-  auto made = Program::create(std::move(g), *cpu::create_cpu_device(""), options);
-  ASSERT_OK(made);
-  return std::move(*made);
 }
 
 Status run(const Program& program, std::vector<float> values, const plan::RunOptions& options = {},

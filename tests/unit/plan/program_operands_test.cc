@@ -21,7 +21,7 @@ Tensor tensor_of(DType dtype, Shape shape, std::vector<T> values) {
   auto memory = std::make_shared<std::vector<T>>(std::move(values));
   return {dtype, shape, reinterpret_cast<std::byte*>(memory->data()), memory};
 }
-Tensor floats(Shape shape, std::vector<float> values) {
+Tensor floats_of(Shape shape, std::vector<float> values) {
   return tensor_of<float>(DType::kF32, shape, std::move(values));
 }
 Tensor list(std::vector<int64_t> values) {
@@ -66,14 +66,14 @@ void check(Op op, const ops::Attributes& attributes, const std::vector<Tensor>& 
 }
 
 TEST(operands_of_a_run_a_reduction_of_all_axes) {
-  const Tensor x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor x = floats_of({2, 3}, {1, 2, 3, 4, 5, 6});
   check(Op::kReduceSum, {{"keepdims", int64_t{0}}}, {x, list({1, 0})}, {21});
   check(Op::kReduceMax, {{"keepdims", int64_t{0}}}, {x, list({0, -1})}, {6});
-  check(Op::kReduceMean, {}, {floats({}, {7}), list({})}, {7});
+  check(Op::kReduceMean, {}, {floats_of({}, {7}), list({})}, {7});
 }
 
 TEST(operands_of_a_run_rank_0) {
-  const Tensor x = floats({}, {7});
+  const Tensor x = floats_of({}, {7});
   check(Op::kTile, {}, {x, list({})}, {7});
   check(Op::kPad, {}, {x, list({})}, {7});
   check(Op::kSlice, {}, {x, list({}), list({})}, {7});
@@ -93,7 +93,7 @@ TEST(operands_of_a_run_that_do_not_fit_are_errors) {
       any.dtype = DType::kF32;
       any.ranked = false;
       std::vector<ValueId> inputs = {g.add_input("x", any)};
-      in[0].tensor = floats({}, {7});
+      in[0].tensor = floats_of({}, {7});
       for (const Tensor& tensor : more) {
         if (constants) {
           inputs.push_back(g.add_constant("c" + std::to_string(inputs.size()), tensor));
@@ -117,7 +117,7 @@ TEST(operands_of_a_run_that_do_not_fit_are_errors) {
 TEST(operands_of_a_run_the_rate_of_mel_weights) {
   const auto mel = [](int64_t rate, unsigned at_run) {
     return run(Op::kMelWeightMatrix, {},
-               {one(2), one(64), one(rate), floats({}, {0}), floats({}, {4000})}, at_run);
+               {one(2), one(64), one(rate), floats_of({}, {0}), floats_of({}, {4000})}, at_run);
   };
   EXPECT(mel(8000, 1u << 2) == mel(8000, 0));
   EXPECT(mel(16000, 1u << 2) == mel(16000, 0));

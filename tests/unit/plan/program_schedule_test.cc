@@ -9,6 +9,7 @@
 #include "plan/program/batching.h"
 #include "plan/program/program.h"
 #include "plan/program/submitter.h"
+#include "plan/program_fixture.h"
 #include "testing.h"
 
 namespace {
@@ -19,6 +20,7 @@ using graph::Op;
 using graph::ValueId;
 using plan::Program;
 using plan::Runner;
+using namespace program_test;
 
 Tensor numbers(Shape shape, uint32_t seed) {
   auto memory = std::make_shared<std::vector<float>>(static_cast<size_t>(shape.elements()) + 1);
@@ -27,12 +29,6 @@ Tensor numbers(Shape shape, uint32_t seed) {
     x = static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
   }
   return {DType::kF32, shape, reinterpret_cast<std::byte*>(memory->data()), memory};
-}
-
-ValueId node(Graph* g, Op op, std::vector<ValueId> inputs, ops::Attributes attributes = {}) {
-  auto id = g->add(op, std::move(inputs), std::move(attributes), "n");
-  ASSERT_OK(id);
-  return g->node(*id).outputs[0];
 }
 
 // `towers` of `depth` products with a weight of their own, over rows of `width`, added up.
@@ -51,12 +47,6 @@ Graph towers(int count, int depth, int64_t width) {
   }
   g.add_output(sum, "y");
   return g;
-}
-
-std::unique_ptr<Program> program(Graph g, const plan::ProgramOptions& options) {
-  auto made = Program::create(std::move(g), *cpu::create_cpu_device(""), options);
-  ASSERT_OK(made);
-  return std::move(*made);
 }
 
 std::vector<float> run(const Program& p, const Tensor& input, parallel::ThreadTeam* team) {

@@ -10,6 +10,7 @@
 #include "cpu/cpu_device.h"
 #include "ops/kernel.h"
 #include "plan/program/specialization.h"
+#include "plan/program_fixture.h"
 #include "testing.h"
 
 namespace {
@@ -19,6 +20,7 @@ using graph::Graph;
 using graph::Op;
 using graph::ValueId;
 using plan::Program;
+using program_test::node;
 
 Tensor owned(DType dtype, Shape shape, const void* data) {
   const auto bytes = static_cast<size_t>(shape.elements() * info(dtype).block_bytes);
@@ -38,13 +40,6 @@ ops::RuntimeValue value(Tensor tensor) {
 template <typename T>
 std::vector<T> elements(const ops::RuntimeValue& v) {
   return {v.tensor.as<T>(), v.tensor.as<T>() + v.tensor.shape.elements()};
-}
-
-ValueId node(Graph* g, Op op, std::vector<ValueId> inputs, ops::Attributes attributes = {}) {
-  auto id = g->add(op, std::move(inputs), std::move(attributes), "n");
-  EXPECT(id.ok());
-  if (!id.ok()) throw std::runtime_error(std::string(id.status().message()));
-  return g->node(*id).outputs[0];
 }
 
 struct Ran {
