@@ -152,6 +152,6 @@ def test_chat_of_a_model(schemathesis, tmp_path, llm):
         for field in ("max_tokens", "max_completion_tokens"):
             request["properties"][field] = {"type": "integer", "minimum": 1, "maximum": 4}
         request["required"] += ["max_tokens", "max_completion_tokens"]
-        select = ("--include-tag=inference", "--include-tag=tokens", "--max-examples=10", "--phases=examples,fuzzing")
+        select = ("--include-operation-id=createChatCompletion", "--max-examples=20", "--phases=examples,fuzzing")
         run(schemathesis, server, document, tmp_path, CONFORMS, "--mode=positive", *select)
-        assert server.info().answered > 50
+        assert server.info().answered > 20
