@@ -73,7 +73,8 @@ lmn_status lmn_server_stop(lmn_server* server, uint64_t grace_ns, lmn_error** er
   return guard(err, [&]() -> Outcome {
     LMN_RETURN_IF_ERROR(check(server));
     if (server->object->stop(grace_ns)) return {};
-    return error(Code::kTimeout, "requests were cancelled that had not ended within the grace");
+    return lmn::error(lmn::Code::kTimeout,
+                      "requests were cancelled that had not ended within the grace");
   });
 }
 
