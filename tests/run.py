@@ -214,8 +214,8 @@ def stage_asan(log: Log) -> Result:
 
 def stage_tsan(log: Log) -> Result:
     """What has threads, under ThreadSanitizer."""
-    targets = "memory_tests parallel_tests engine_tests session_threads"
-    return sanitized(log, "tsan", "thread", targets, "^(unit_(memory|parallel|engine)|threads_sessions)$")
+    targets = "memory_tests parallel_tests engine_tests server_tests session_threads"
+    return sanitized(log, "tsan", "thread", targets, "^(unit_(memory|parallel|engine|server)|threads_sessions)$")
 
 
 def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -> Result:
