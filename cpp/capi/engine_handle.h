@@ -5,8 +5,6 @@
 // destroyed first.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <memory>
 
@@ -15,22 +13,27 @@
 #include "engine/engine.h"
 #include "lmnative/engine.h"
 #include "memory/ledger.h"
+#include "parallel/fork_mark.h"
 
 namespace lmn::capi {
 
-// The process a handle was made in. The engine's threads do not exist in a child of fork().
+// The process a handle was made in. The engine's threads do not exist in a child of fork(). Copies
+// are of the same process, and cost no page of their own.
 class Process {
  public:
+  Process() : mark_(std::make_shared<const parallel::ForkMark>()) {}
+
+  bool is_here() const { return mark_->is_here(); }
   Status check(const char* what) const {
-    if (::getpid() == pid_) return {};
+    if (is_here()) return {};
     return error(
         Code::kClosed,
         "the %s was made by process %d and inherited through fork; make one in this process", what,
-        static_cast<int>(pid_));
+        static_cast<int>(mark_->pid()));
   }
 
  private:
-  pid_t pid_ = ::getpid();
+  std::shared_ptr<const parallel::ForkMark> mark_;
 };
 
 }  // namespace lmn::capi
@@ -43,6 +46,7 @@ struct lmn_engine {
 };
 
 struct lmn_request {
+  explicit lmn_request(const lmn::capi::Process& of_engine) : process(of_engine) {}
   ~lmn_request() {
     if (object != nullptr) object->close();  // while all that a running callback uses is still here
   }

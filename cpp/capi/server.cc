@@ -82,7 +82,7 @@ void lmn_server_destroy(lmn_server* server) {
   if (server == nullptr) return;
   guard_destroy([&] {
     // In a child of fork() the threads do not exist: what they own is left alone.
-    if (!server->process.check("server").ok()) {
+    if (!server->process.is_here()) {
       server->object->close_in_child();
       (void)server->object.release();
     }

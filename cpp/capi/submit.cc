@@ -205,7 +205,7 @@ Status submit(const lmn_engine& handle, const lmn_request_options& given, lmn_re
   }
   options.tag = given.tag;
 
-  auto request = std::make_unique<lmn_request>();
+  auto request = std::make_unique<lmn_request>(handle.process);
   request->tag = given.tag;
   request->top_logprobs = std::max(options.sampling.logprobs, 0);
   if (given.callback != nullptr) {

@@ -90,7 +90,6 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
       options_(options),
       limits_(limits),
       admission_{limits.vocab_size, options.context_tokens, kv.pages(), parts_.tokenizer},
-      pid_(getpid()),
       signals_(std::move(signals)),
       ring_(kPriorityLevels, static_cast<size_t>(options.queue_capacity)),
       trace_(options.trace_events),
@@ -154,12 +153,12 @@ Engine::~Engine() {
 }
 
 Status Engine::Impl::check_process() const {
-  if (getpid() == pid_) return {};
+  if (signals_->process.is_here()) return {};
   return error(
       Code::kClosed,
       "the engine was created in process %d and its threads do not exist in this forked child; "
       "create an engine after fork",
-      static_cast<int>(pid_));
+      static_cast<int>(signals_->process.pid()));
 }
 
 Status Engine::Impl::closed_status() const {
@@ -334,7 +333,7 @@ Result<std::vector<plan::ProfileEntry>> Engine::Impl::profile(StepKind kind) con
 }
 
 void Engine::Impl::shutdown() {
-  if (getpid() != pid_) return;
+  if (!signals_->process.is_here()) return;
   closed_.store(true, std::memory_order_seq_cst);
   signals_->wake.advance();
   const std::lock_guard<std::mutex> lock(join_mutex_);

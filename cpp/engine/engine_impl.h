@@ -113,7 +113,6 @@ class Engine::Impl {
   const EngineOptions options_;
   const StepLimits limits_;
   const AdmissionLimits admission_;
-  const pid_t pid_;
   const std::shared_ptr<EngineSignals> signals_;
 
   // Between clients and the engine thread. A pushed request is held by its own `self` until it is

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/news_queue.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 namespace lmn::engine {
 
 NewsQueue::NewsQueue(std::unique_ptr<parallel::EventFd> descriptor)
-    : pid_(getpid()), descriptor_(std::move(descriptor)) {}
+    : descriptor_(std::move(descriptor)) {}
 
 void NewsQueue::destroy(NewsQueue* queue) {
-  if (queue->pid_ == getpid()) delete queue;
+  if (queue->process_.is_here()) delete queue;
 }
 
 Result<std::shared_ptr<NewsQueue>> NewsQueue::create() {
@@ -20,11 +18,11 @@ Result<std::shared_ptr<NewsQueue>> NewsQueue::create() {
 }
 
 Result<size_t> NewsQueue::drain(std::span<uint64_t> tags) {
-  if (getpid() != pid_) {
+  if (!process_.is_here()) {
     return error(Code::kClosed,
                  "the engine was created in process %d and gives no news in this forked child; "
                  "create an engine after fork",
-                 static_cast<int>(pid_));
+                 static_cast<int>(process_.pid()));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   descriptor_->clear();

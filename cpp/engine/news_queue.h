@@ -19,6 +19,7 @@
 
 #include "core/status.h"
 #include "parallel/event_fd.h"
+#include "parallel/fork_mark.h"
 #include "parallel/news_list.h"
 
 namespace lmn::engine {
@@ -50,7 +51,7 @@ class NewsQueue {
   explicit NewsQueue(std::unique_ptr<parallel::EventFd> descriptor);
   static void destroy(NewsQueue* queue);
 
-  const pid_t pid_;
+  const parallel::ForkMark process_;
   const std::unique_ptr<parallel::EventFd> descriptor_;
   parallel::NewsList<NewsOfRequest> list_;  // announced by the engine thread, taken by drain()
   std::mutex mutex_;                        // drain() by several threads

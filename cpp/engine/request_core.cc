@@ -38,7 +38,7 @@ void EngineSignals::drop_cancelled() {
   }
 }
 
-RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)), pid_(getpid()) {
+RequestCore::RequestCore(Fixed fixed) : fixed_(std::move(fixed)) {
   cancellation_.request = this;
   buffer_bytes_ = static_cast<int64_t>(sizeof(RequestCore)) +
                   static_cast<int64_t>(fixed_.options.prompt.size() * sizeof(int32_t)) +
@@ -62,10 +62,10 @@ void RequestCore::allocate() {
 // --- client side -------------------------------------------------------------------------------
 
 Status RequestCore::check_process() const {
-  if (getpid() == pid_) return {};
+  if (fixed_.signals->process.is_here()) return {};
   return error(Code::kClosed,
                "the request was inherited through fork from process %d, where its engine runs",
-               static_cast<int>(pid_));
+               static_cast<int>(fixed_.signals->process.pid()));
 }
 
 Status RequestCore::next(int64_t timeout_ns, Chunk* chunk) {
@@ -137,7 +137,7 @@ Status RequestCore::wait(int64_t timeout_ns) {
 }
 
 void RequestCore::cancel() {
-  if (getpid() != pid_) return;
+  if (!fixed_.signals->process.is_here()) return;
   const auto over = [](const Sequence& sequence) { return is_terminal(sequence.state()); };
   if (std::all_of(sequences_.get(), sequences_.get() + samples(), over)) return;
   if (cancel_.exchange(true, std::memory_order_relaxed)) return;
@@ -171,7 +171,7 @@ RequestStats RequestCore::stats() const {
 void RequestCore::leave() {
   left_.store(true, std::memory_order_relaxed);
   if (news_ != nullptr) news_->left.store(true, std::memory_order_relaxed);
-  if (fixed_.options.callback == nullptr || getpid() != pid_) return;
+  if (fixed_.options.callback == nullptr || !fixed_.signals->process.is_here()) return;
   for (;;) {
     const uint32_t seen = gate_.value();
     {

@@ -17,6 +17,7 @@
 #include "memory/ledger.h"
 #include "parallel/clock.h"
 #include "parallel/event_count.h"
+#include "parallel/fork_mark.h"
 #include "parallel/news_list.h"
 #include "text/stop_strings.h"
 
@@ -40,6 +41,7 @@ class EngineSignals {
   // After the engine thread has ended: `cancelled` holds no request any more, and will not.
   void close_cancels();
 
+  const parallel::ForkMark process;
   parallel::EventCount wake;  // the engine thread waits on it when it has nothing to do
   parallel::NewsList<Cancellation> cancelled;  // taken from by the engine thread
   std::atomic<int64_t> live_bytes{0};          // of live requests' buffers; relaxed, a figure
@@ -132,7 +134,6 @@ class RequestCore : public std::enable_shared_from_this<RequestCore>,
   Status check_process() const;
 
   const Fixed fixed_;
-  const pid_t pid_;
   int64_t buffer_bytes_ = 0;
   memory::LedgerEntry ledger_;
   std::unique_ptr<Sequence[]> sequences_;  // [samples]
