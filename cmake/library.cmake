@@ -27,7 +27,7 @@ if(LMN_WHEEL_LAYOUT)  # one file, no links
 endif()
 target_link_options(lmnative PRIVATE
   "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/lmnative.map"
-  LINKER:-z,relro LINKER:-z,now LINKER:-z,nodelete LINKER:--as-needed)
+  LINKER:-z,relro LINKER:-z,now LINKER:-z,nodelete LINKER:--as-needed LINKER:--gc-sections)
 if(NOT LMN_SANITIZE)  # a sanitizer's own symbols come from the executable, and its runtime wants the shared libstdc++
   target_link_options(lmnative PRIVATE LINKER:-z,defs -static-libstdc++ -static-libgcc)
 endif()

@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "engine/engine_impl.h"
 #include "engine/philox.h"
+#include "parallel/cpu_topology.h"
 
 namespace lmn::engine {
 namespace {
@@ -88,6 +89,8 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
                    KvCache kv, std::shared_ptr<EngineSignals> signals)
     : parts_(std::move(parts)),
       options_(options),
+      has_spare_cpu_(options.idle_spin_ns != kDefaultIdleSpinNs ||
+                     parallel::affinity_cpu_count() >= parts_.team->size() + 2),
       limits_(limits),
       admission_{limits.vocab_size, options.context_tokens, kv.pages(), parts_.tokenizer},
       signals_(std::move(signals)),

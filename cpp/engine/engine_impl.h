@@ -111,6 +111,8 @@ class Engine::Impl {
 
   const EngineParts parts_;
   const EngineOptions options_;
+  // One for an event loop and one for a client, beside the team's. Who gave idle_spin_ns knows.
+  const bool has_spare_cpu_;
   const StepLimits limits_;
   const AdmissionLimits admission_;
   const std::shared_ptr<EngineSignals> signals_;
@@ -182,6 +184,7 @@ class Engine::Impl {
   std::vector<std::shared_ptr<Sequence>> joining_;  // forked in this step
   bool news_for_notifier_ = false;
   TouchedQueues touched_queues_;
+  bool told_event_loop_ = false;      // the last news were for a NewsQueue
   bool took_ = false;                 // something was submitted since the last sleep
   std::shared_ptr<Sequence> ending_;  // see end_waiting()
   struct Room {

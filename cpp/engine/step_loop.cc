@@ -71,12 +71,15 @@ void Engine::Impl::run_until_closed() {
 }
 
 // Until somebody submits or cancels, or the first of what time alone brings. An engine whose next
-// work is due by the clock does not spin for it, only for the next request after one.
+// work is due by the clock does not spin for it, only for the next request after one. Nor does it
+// where an event loop has just been told of news and there is no CPU to spare: the loop, and the
+// client behind it, need the one that a spin would hold.
 void Engine::Impl::sleep(uint32_t seen, int64_t now) {
   const int64_t until =
       std::min({running_.next_due(), deadlines_.first_due(), waiting_.next_due(now)});
   const bool took = std::exchange(took_, false);
-  signals_->wake.wait(seen, took || running_.empty() ? options_.idle_spin_ns : 0, until);
+  const bool spins = (took || running_.empty()) && (!told_event_loop_ || has_spare_cpu_);
+  signals_->wake.wait(seen, spins ? options_.idle_spin_ns : 0, until);
 }
 
 // A broken invariant (or no memory at all): this engine computes nothing any more, and says so to
@@ -400,6 +403,7 @@ void Engine::Impl::count_pages() {
 void Engine::Impl::announce(RequestCore& request) {
   request.advance();
   const RequestOptions& options = request.options();
+  told_event_loop_ = options.news != nullptr;
   if (options.callback != nullptr) {
     notifier_.announce(request.shared_from_this());
     news_for_notifier_ = true;

@@ -37,7 +37,7 @@ struct Record {
   std::string model;
   std::string finish;
   int64_t begin_ns = 0;    // its last byte was read
-  int64_t engine_ns = -1;  // submit to first token
+  int64_t engine_ns = -1;  // submit to the token that begins the answer: the first, or the last
   int64_t first_byte_ns = 0;
   int64_t prompt_tokens = -1, cached_tokens = -1, completion_tokens = -1;  // -1: none
   int64_t queue_ns = -1, first_token_ns = -1;

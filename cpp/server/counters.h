@@ -47,8 +47,8 @@ struct Counters {
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> aborted{0};
   std::atomic<uint64_t> bytes_out{0};
-  // The end of a request's body to the first byte of its answer, less what the engine had it for
-  // (submit to first token): completions only.
+  // The end of a request's body to the first byte of its answer, less what the engine had it for:
+  // completions only.
   Histogram overhead;
 };
 

@@ -483,6 +483,12 @@ void Generation::end_part(uint32_t index) {
     prompt_tokens_ += stats.prompt_tokens;
     cached_tokens_ += stats.cached_tokens;
     completion_tokens_ += stats.generated_tokens;
+    if (!request_.stream) {  // the first byte comes after the last token
+      Record& record = connection_.record();
+      record.engine_ns =
+          std::max(record.engine_ns,
+                   static_cast<int64_t>(stats.queue_ns + stats.prefill_ns + stats.decode_ns));
+    }
   }
   thread_.slots().release(part.tag);
   part.has_tag = false;
