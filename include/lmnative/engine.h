@@ -60,8 +60,9 @@ typedef struct lmn_engine_options {
   /* While answers are being generated, prompts are computed in chunks that keep a step below this;
    * 0: below twice what a step takes without. */
   uint64_t inter_token_target_ns;
-  /* Idle threads spin so long before they sleep; negative: not at all. 0: 50 us, workers 200 us; the
-   * engine's thread not at all after news for lmn_engine_drain where no two CPUs are to spare. */
+  /* Idle threads spin so long before they sleep; negative: not at all. 0: 50 us, workers 200 us;
+   * the engine's thread not at all after news for lmn_engine_drain where no two CPUs are to spare.
+   */
   int64_t idle_spin_ns;
   uint32_t trace_events; /* spans kept for lmn_engine_trace_get, up to 2^24; 0: no trace */
   /* What quantised weights are multiplied with. 8 (0: 8): inputs rounded to 8 bits in blocks of 32,
