@@ -26,7 +26,7 @@ lmn_engine_options read_engine_options(const Fields& fields) {
   const std::string_view kv = fields.text("kv_type").value_or("f16");
   out.kv_type = kv == "f16" ? LMN_KV_F16 : kv == "f32" ? LMN_KV_F32 : LMN_KV_Q8_0;
   if (kv != "f16" && kv != "f32" && kv != "q8_0")
-    throw bad_field("kv_type", "is " + quoted(kv) + "; it must be f16, f32 or q8_0");
+    throw bad_field("kv_type", "is " + json_quoted(kv) + "; it must be f16, f32 or q8_0");
   if (out.activation_bits != 0 && out.activation_bits != 8 && out.activation_bits != 16)
     throw bad_field("activation_bits", "must be 8 or 16");
   return out;
@@ -45,7 +45,7 @@ void get_admin_models(Server& server, Connection& connection) {
     out += R"(,"state":"ready"})";
   }
   for (const auto& [name, load] : server.models().loads()) {
-    begin(quoted(name));
+    begin(json_quoted(name));
     if (load.failed) {
       out += R"(,"state":"failed","error":)";
       append_quoted(&out, lossy(load.error));
@@ -77,7 +77,7 @@ void post_admin_models(Server& server, Connection& connection) {
     if (error.status == 400) error.code = "name_taken";
     throw error;
   }
-  connection.respond(202, kJson, R"({"name":)" + quoted(served) + R"(,"state":"loading"})");
+  connection.respond(202, kJson, R"({"name":)" + json_quoted(served) + R"(,"state":"loading"})");
 }
 
 void delete_admin_model(Server& server, Connection& connection) {

@@ -265,7 +265,8 @@ void post_embeddings(Server& server, Connection& connection) {
   request.inputs = read_prompts(fields, "input");
   const std::string_view format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
-    throw bad_field("encoding_format", "is " + quoted(format) + "; it must be float or base64");
+    throw bad_field("encoding_format",
+                    "is " + json_quoted(format) + "; it must be float or base64");
   }
   request.base64 = format == "base64";
   request.dimensions = static_cast<size_t>(fields.integer("dimensions", 1, 1 << 20).value_or(0));

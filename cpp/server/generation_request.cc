@@ -75,7 +75,7 @@ std::vector<lmn_token_bias> read_logit_bias(const Fields& fields) {
   for (const auto& entry : *object) {
     const std::optional<int32_t> id = decimal<int32_t>(entry.key());
     if (!id) {
-      throw bad_field("logit_bias", "has the key " + quoted(entry.key()) +
+      throw bad_field("logit_bias", "has the key " + json_quoted(entry.key()) +
                                         ", which is no token id: a decimal number");
     }
     const std::optional<double> bias = entries.number(entry.key(), -100, 100);
@@ -149,7 +149,7 @@ std::string read_content(const Fields& message, bool may_lack) {
     const auto type = part.text("type");
     if (!type) refuse_missing(at + ".type");
     if (*type != "text") {
-      throw bad_field(at + ".type", "is " + quoted(*type) + "; this model takes \"text\" only",
+      throw bad_field(at + ".type", "is " + json_quoted(*type) + "; this model takes \"text\" only",
                       "unsupported_value");
     }
     const auto text = part.text("text");
@@ -174,7 +174,7 @@ void read_messages(const Fields& fields, GenerationRequest* out) {
     if (!role) refuse_missing(at + ".role");
     constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
     if (std::find(std::begin(kRoles), std::end(kRoles), *role) == std::end(kRoles)) {
-      throw bad_field(at + ".role", "is " + quoted(*role) +
+      throw bad_field(at + ".role", "is " + json_quoted(*role) +
                                         "; it must be system, developer, user, assistant or tool");
     }
     (void)message.text("name");
@@ -220,7 +220,7 @@ void read_response_format(const Fields& fields) {
   if (!type) refuse_missing("response_format.type");
   if (*type != "text") {
     throw bad_field("response_format",
-                    "is of type " + quoted(*type) +
+                    "is of type " + json_quoted(*type) +
                         "; this version has no structured output, so it must be \"text\"",
                     "unsupported_value");
   }

@@ -160,7 +160,7 @@ void append_quoted(std::string* out, std::string_view text) {
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   std::string out;
   append_quoted(&out, text);
   return out;

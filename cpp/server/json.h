@@ -52,7 +52,7 @@ inline std::string_view view(const json::string& text) { return {text.data(), te
 
 // `text`, which is UTF-8, in quotes and escaped.
 void append_quoted(std::string* out, std::string_view text);
-std::string quoted(std::string_view text);
+std::string json_quoted(std::string_view text);
 void append_number(std::string* out, double value);  // shortest that reads back as the same
 void append_number(std::string* out, float value);
 void append_number(std::string* out, int64_t value);

@@ -18,9 +18,9 @@ Failure set_name(std::string name, ServedModel* model) {
   });
   if (name.empty() || name.size() > kMaxNameBytes || !printable) {
     return {LMN_INVALID_ARGUMENT,
-            "the name of a served model has 1 to 255 bytes, without spaces: " + quoted(name)};
+            "the name of a served model has 1 to 255 bytes, without spaces: " + json_quoted(name)};
   }
-  model->quoted_name = quoted(name);
+  model->quoted_name = json_quoted(name);
   model->name = std::move(name);
   model->created_s = static_cast<int64_t>(std::time(nullptr));
   return {};
@@ -162,11 +162,11 @@ Failure make_served_session(SessionHandle session, TokenizerHandle tokenizer,
     } else if (input == "position_ids") {
       role = Role::kPositions;
     } else {
-      return refuse("its input " + quoted(input) +
+      return refuse("its input " + json_quoted(input) +
                     " is not one of input_ids, attention_mask, token_type_ids, position_ids");
     }
     if ((dtype != "i64" && dtype != "i32") || port.ndim > 2 || port.ndim == 0 || port.ndim == 1)
-      return refuse("its input " + quoted(input) + " is not int64 or int32 [batch, tokens]");
+      return refuse("its input " + json_quoted(input) + " is not int64 or int32 [batch, tokens]");
     if (port.ndim == 2 && port.shape[0] > 1)
       return refuse("its batch is always " + std::to_string(port.shape[0]));
     out->one_at_a_time |= port.ndim == 2 && port.shape[0] == 1;

@@ -180,7 +180,8 @@ void get_model(Server& server, Connection& connection) {
   const auto model = server.models().find(name);
   if (model == nullptr) {
     throw ApiError(
-        404, "the model " + quoted(lossy(name)) + " is not served; /v1/models lists those that are",
+        404,
+        "the model " + json_quoted(lossy(name)) + " is not served; /v1/models lists those that are",
         "model", "model_not_found");
   }
   std::string out;
@@ -203,9 +204,9 @@ void get_live(Server&, Connection& connection) {
 void get_version(Server&, Connection& connection) {
   auto info = sized<lmn_build_info>();
   (void)lmn_build_info_get(&info, nullptr);
-  std::string out = R"({"version":)" + quoted(lmn_version()) + R"(,"abi_version":)";
+  std::string out = R"({"version":)" + json_quoted(lmn_version()) + R"(,"abi_version":)";
   append_number(&out, uint64_t{lmn_abi_version()});
-  out += R"(,"cpu_target":)" + quoted(info.cpu_target) + "}";
+  out += R"(,"cpu_target":)" + json_quoted(info.cpu_target) + "}";
   connection.respond(200, kJson, out);
 }
 

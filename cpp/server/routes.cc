@@ -281,10 +281,10 @@ std::shared_ptr<ServedModel> model_for(Server& server, const Fields& fields) {
   if (auto model = server.models().find(*name)) return model;
   const auto loads = server.models().loads();
   if (const auto load = loads.find(std::string(*name)); load != loads.end() && !load->second.failed)
-    throw ApiError(503, "the model " + quoted(*name) + " is being loaded", "model",
+    throw ApiError(503, "the model " + json_quoted(*name) + " is being loaded", "model",
                    "model_loading");
   throw ApiError(404,
-                 "the model " + quoted(name->substr(0, 255)) +
+                 "the model " + json_quoted(name->substr(0, 255)) +
                      " is not served; /v1/models lists those that are",
                  "model", "model_not_found");
 }

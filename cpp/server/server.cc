@@ -139,7 +139,7 @@ Failure Server::remove(std::string_view name) {
   const std::shared_ptr<ServedModel> model = models_.remove(name);
   if (model == nullptr) {
     if (models_.forget_load(name)) return {};
-    return {LMN_NOT_FOUND, "no model named " + quoted(lossy(name)) + " is served"};
+    return {LMN_NOT_FOUND, "no model named " + json_quoted(lossy(name)) + " is served"};
   }
   end_work(model.get(), ApiError(503, "the model " + model->quoted_name + " was unloaded", "model",
                                  "model_unloaded"));
@@ -175,7 +175,7 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
   if (stopping()) return {LMN_CLOSED, "the server is stopping"};
   if (!models_.begin_load(name)) {
     return {LMN_INVALID_ARGUMENT,
-            "a model named " + quoted(name) + " is served or being loaded already"};
+            "a model named " + json_quoted(name) + " is served or being loaded already"};
   }
   loading_.fetch_add(1, std::memory_order_relaxed);
   const auto ended = std::make_shared<std::atomic<bool>>(false);

@@ -183,11 +183,11 @@ TEST(completion_fields_are_checked) {
 }
 
 TEST(strings_are_escaped) {
-  EXPECT_EQ(quoted("a\"\\\n\x01\xC3\xA9"), "\"a\\\"\\\\\\n\\u0001\xC3\xA9\"");
+  EXPECT_EQ(json_quoted("a\"\\\n\x01\xC3\xA9"), "\"a\\\"\\\\\\n\\u0001\xC3\xA9\"");
   const std::string long_text(1000, '\n');  // over several blocks
   std::string want = "\"";
   for (int i = 0; i < 1000; ++i) want += "\\n";
-  EXPECT_EQ(quoted(long_text), want + "\"");
+  EXPECT_EQ(json_quoted(long_text), want + "\"");
   std::string out;
   append_number(&out, 0.1f);
   append_number(&out, -9999.0f);
