@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "server/clock.h"
+#include "server/json.h"
 #include "server/utf8.h"
 
 namespace lmn::server {
