@@ -120,6 +120,10 @@ ApiError bad_field(std::string_view param, std::string_view problem, std::string
           std::string(code)};
 }
 
+ApiError out_of_memory() {
+  return {503, "the server has no memory for this now", {}, "out_of_memory"};
+}
+
 const char* reason_phrase(int status) {
   switch (status) {
     case 200:

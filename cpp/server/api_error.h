@@ -33,6 +33,8 @@ ApiError api_error(const Failure& failure);
 ApiError bad_field(std::string_view param, std::string_view problem,
                    std::string_view code = "invalid_value");
 
+ApiError out_of_memory();  // a 503
+
 const char* reason_phrase(int status);
 
 }  // namespace lmn::server

@@ -21,6 +21,10 @@ namespace {
 // A buffer that grew beyond this is given back once it is empty.
 constexpr size_t kKeptBytes = 4 << 10;
 
+// Of the requests that all connections hold, where they are more than small ones.
+constexpr uint64_t kMaxBodyBytes = uint64_t{1} << 30;
+constexpr size_t kSmallRequestBytes = 64 << 10;
+
 void give_back(std::string* buffer) {
   buffer->clear();
   if (buffer->capacity() > kKeptBytes) buffer->shrink_to_fit();
@@ -89,6 +93,7 @@ void Connection::close() {
     log(true);
   }
   drop_work();
+  forget_request();
   ++serial_;
   thread_.clear_deadline(*this);
   boost::system::error_code ignored;
@@ -193,6 +198,11 @@ size_t Connection::parse(std::string_view bytes) {
     }
     const size_t taken = parser_->put(bytes.substr(used));
     used += taken;
+    if (!count_body(taken)) {
+      begin_request();
+      refuse(out_of_memory());
+      break;
+    }
     if (parser_->failed()) {
       begin_request();
       close_after_ = true;
@@ -231,6 +241,25 @@ size_t Connection::parse(std::string_view bytes) {
   }
   parsing_ = false;
   return used;
+}
+
+// Bodies of all connections together have a bound. False: it is reached.
+bool Connection::count_body(size_t bytes) {
+  request_bytes_ += bytes;
+  if (request_bytes_ <= kSmallRequestBytes) return true;
+  const uint64_t more = request_bytes_ - counted_bytes_;
+  counted_bytes_ = request_bytes_;
+  auto& all = thread_.server().counters().body_bytes;
+  return all.fetch_add(more, std::memory_order_relaxed) + more <= kMaxBodyBytes ||
+         parser_->failed();
+}
+
+void Connection::forget_request() {
+  parser_.reset();
+  request_bytes_ = 0;
+  if (counted_bytes_ == 0) return;
+  thread_.server().counters().body_bytes.fetch_sub(std::exchange(counted_bytes_, 0),
+                                                   std::memory_order_relaxed);
 }
 
 void Connection::begin_request() {
@@ -391,7 +420,7 @@ void Connection::finish_answer() {
   answering_ = streaming_ = chunked_ = was_congested_ = false;
   ++serial_;
   drop_work();
-  parser_.reset();
+  forget_request();
   if (!parsing_) after_answer();
 }
 

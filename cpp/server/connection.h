@@ -95,7 +95,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   void on_readable();
   void take(std::string_view bytes);
   size_t parse(std::string_view bytes);
+  bool count_body(size_t bytes);
   void begin_request();
+  void forget_request();
   void answer_request();
   void append_head(int status, std::string_view type, bool has_length, uint64_t length,
                    std::string_view fields);
@@ -124,6 +126,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   bool close_after_ = false;
   bool head_only_ = false;
   std::unique_ptr<HttpParser> parser_;  // of the request that is being read or answered
+  uint64_t request_bytes_ = 0;          // of it
+  uint64_t counted_bytes_ = 0;          // of those, in Counters::body_bytes
   std::string pending_;                 // bytes that were read and not parsed
   std::string out_;                     // bytes to be sent, from sent_ on
   size_t sent_ = 0;

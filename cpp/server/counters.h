@@ -47,6 +47,7 @@ struct Counters {
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> aborted{0};
   std::atomic<uint64_t> bytes_out{0};
+  std::atomic<uint64_t> body_bytes{0};  // of large requests that are held
   // The end of a request's body to the first byte of its answer, less what the engine had it for:
   // completions only.
   Histogram overhead;

@@ -24,6 +24,7 @@ namespace {
 constexpr size_t kBucketTokens = 16;
 
 struct EmbeddingRequest {
+  std::optional<std::string> model;
   std::vector<PromptInput> inputs;
   bool base64 = false;
   size_t dimensions = 0;  // 0: all
@@ -251,17 +252,14 @@ Embedded embed(const ServedSession& model, EmbeddingRequest request) {
   } catch (const ApiError& error) {
     out.error = error;
   } catch (const std::bad_alloc&) {
-    out.error = ApiError(503, "the server has no memory for this now", {}, "out_of_memory");
+    out.error = out_of_memory();
   }
   return out;
 }
 
-}  // namespace
-
-void post_embeddings(Server& server, Connection& connection) {
-  const json::value body = parse_body(connection.request().body(), {});
-  const Fields fields(body.get_object());
+EmbeddingRequest read_request(const Fields& fields) {
   EmbeddingRequest request;
+  request.model = read_model(fields);
   request.inputs = read_prompts(fields, "input");
   const std::string_view format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
@@ -271,20 +269,30 @@ void post_embeddings(Server& server, Connection& connection) {
   request.base64 = format == "base64";
   request.dimensions = static_cast<size_t>(fields.integer("dimensions", 1, 1 << 20).value_or(0));
   (void)fields.text("user");
-  const auto model = std::dynamic_pointer_cast<ServedSession>(model_for(server, fields));
-  if (model == nullptr) {
-    throw ApiError(400, "this model gives no embeddings; serve an embedding session beside it",
-                   "model", "model_not_supported");
-  }
-  connection.record().model = model->name;
-  run_on_helper(
-      connection,
-      [model, request = std::move(request)]() mutable { return embed(*model, std::move(request)); },
-      [](Connection& still, Embedded embedded) {
-        if (embedded.error) throw *embedded.error;
-        still.record().prompt_tokens = static_cast<int64_t>(embedded.tokens);
-        still.respond(200, kJson, embedded.body);
-      });
+  return request;
+}
+
+}  // namespace
+
+void post_embeddings(Server& server, Connection& connection) {
+  read_body(connection, read_request, [&server](Connection& asking, EmbeddingRequest request) {
+    const auto model = std::dynamic_pointer_cast<ServedSession>(model_for(server, request.model));
+    if (model == nullptr) {
+      throw ApiError(400, "this model gives no embeddings; serve an embedding session beside it",
+                     "model", "model_not_supported");
+    }
+    asking.record().model = model->name;
+    run_on_helper(
+        asking,
+        [model, request = std::move(request)]() mutable {
+          return embed(*model, std::move(request));
+        },
+        [](Connection& still, Embedded embedded) {
+          if (embedded.error) throw *embedded.error;
+          still.record().prompt_tokens = static_cast<int64_t>(embedded.tokens);
+          still.respond(200, kJson, embedded.body);
+        });
+  });
 }
 
 }  // namespace lmn::server

@@ -108,9 +108,9 @@ void Generation::drop_all() {
 
 // From the client's words to requests -------------------------------------------------------------
 
-void Generation::start(std::string_view body) {
+void Generation::start() {
   if (request_.chat) {
-    start_chat(body);
+    start_chat();
   } else {
     encode_and_submit();
   }
@@ -122,7 +122,7 @@ void Generation::set_chat_prompt(std::string prompt) {
   request_.prompts.push_back({std::move(prompt), {}, false});
 }
 
-void Generation::start_chat(std::string_view body) {
+void Generation::start_chat() {
   const Config& config = thread_.server().config();
   Failure failure{LMN_UNSUPPORTED,
                   "'" + request_.beyond_native +
@@ -137,7 +137,8 @@ void Generation::start_chat(std::string_view body) {
       return;
     }
   }
-  if (failure.status != LMN_UNSUPPORTED || config.chat == nullptr || model_->tokenizer == nullptr) {
+  const bool not_ours = failure.status == LMN_UNSUPPORTED || failure.status == LMN_NOT_FOUND;
+  if (!not_ours || config.chat == nullptr || model_->tokenizer == nullptr) {
     ApiError error = api_error(failure);
     if (error.status == 404) error.status = 400;  // the model has no template
     error.param = request_.beyond_native.empty() ? "messages" : request_.beyond_native;
@@ -149,7 +150,8 @@ void Generation::start_chat(std::string_view body) {
   };
   run_on_helper(
       connection_,
-      [model = model_, text = std::string(body), chat = config.chat, user = config.chat_user] {
+      [model = model_, text = connection_.request().body(), chat = config.chat,
+       user = config.chat_user] {
         Rendered out;
         out.status = chat(user, model->model.get(), text.data(), text.size(), &out.reply);
         return out;
@@ -549,20 +551,15 @@ namespace {
 
 void generate(Server& server, Connection& connection,
               GenerationRequest (*read)(const Fields& fields)) {
-  // Most bodies fit here, and then reading them allocates little else.
-  unsigned char memory[4096];
-  json::monotonic_resource storage(memory, sizeof memory);
-  const std::string& text = connection.request().body();
-  const json::value body = parse_body(text, &storage);
-  const Fields fields(body.get_object());
-  GenerationRequest request = read(fields);
-  read_header_fields(connection.request(), &request);
-  std::shared_ptr<ServedEngine> engine = engine_for(server, fields);
-  connection.record().model = engine->name;
-  auto work = std::make_unique<Generation>(connection, std::move(engine), std::move(request));
-  Generation& generation = *work;
-  connection.set_work(std::move(work));
-  generation.start(text);
+  read_body(connection, read, [&server](Connection& still, GenerationRequest request) {
+    read_header_fields(still.request(), &request);
+    std::shared_ptr<ServedEngine> engine = engine_for(server, request.model);
+    still.record().model = engine->name;
+    auto work = std::make_unique<Generation>(still, std::move(engine), std::move(request));
+    Generation& generation = *work;
+    still.set_work(std::move(work));
+    generation.start();
+  });
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ class Generation final : public Work, private NewsReceiver {
   ~Generation() override;
 
   // Renders, tokenises and submits, parts of it on the helper thread where they take long. ApiError
-  // when that is refused. `body` is the request's.
-  void start(std::string_view body);
+  // when that is refused.
+  void start();
 
   void abandon() override { drop_all(); }
   void resume() override;
@@ -50,7 +50,7 @@ class Generation final : public Work, private NewsReceiver {
     bool begun = false;  // an event was sent
   };
 
-  void start_chat(std::string_view body);
+  void start_chat();
   void set_chat_prompt(std::string prompt);
   void encode_and_submit();
   void submit();

@@ -121,7 +121,7 @@ void refuse_missing(std::string_view name) {
                  "missing_required_parameter");
 }
 
-// The text of a message's content, whose parts come one after the other.
+// The text of a message's content, whose parts are lines.
 std::string read_content(const Fields& message, bool may_lack) {
   const json::value* const value = message.find("content");
   const std::string param = message.param("content");
@@ -154,6 +154,7 @@ std::string read_content(const Fields& message, bool may_lack) {
     }
     const auto text = part.text("text");
     if (!text) refuse_missing(at + ".text");
+    if (i > 0) out += '\n';
     out += *text;
   }
   return out;
@@ -260,6 +261,11 @@ std::vector<int32_t> read_token_ids(const json::array& array, const std::string&
   return ids;
 }
 
+std::optional<std::string> read_model(const Fields& fields) {
+  const auto name = fields.text("model");
+  return name ? std::optional<std::string>(*name) : std::nullopt;
+}
+
 std::vector<PromptInput> read_prompts(const Fields& fields, std::string_view name) {
   const json::value* const value = fields.find(name);
   if (value == nullptr) refuse_missing(name);
@@ -308,6 +314,7 @@ std::vector<PromptInput> read_prompts(const Fields& fields, std::string_view nam
 GenerationRequest read_chat_request(const Fields& fields) {
   GenerationRequest out;
   out.chat = true;
+  out.model = read_model(fields);
   out.parse_special = true;
   read_messages(fields, &out);
   read_sampling(fields, &out);
@@ -326,6 +333,7 @@ GenerationRequest read_chat_request(const Fields& fields) {
 
 GenerationRequest read_completion_request(const Fields& fields) {
   GenerationRequest out;
+  out.model = read_model(fields);
   out.prompts = read_prompts(fields, "prompt");
   read_sampling(fields, &out);
   out.max_tokens = static_cast<uint32_t>(fields.integer("max_tokens", 1, kMaxU32).value_or(16));

@@ -28,6 +28,7 @@ struct PromptInput {
 };
 
 struct GenerationRequest {
+  std::optional<std::string> model;  // as named
   bool chat = false;
   // Chat: the turns, and, where more is in the messages than the library's own renderers know, the
   // name of it.
@@ -65,6 +66,9 @@ GenerationRequest read_chat_request(const Fields& fields);
 GenerationRequest read_completion_request(const Fields& fields);
 // X-Priority, X-Deadline-Ms, X-Tenant, X-Token-Interval-Ms.
 void read_header_fields(const HttpParser& request, GenerationRequest* out);
+
+// The name in "model", if any.
+std::optional<std::string> read_model(const Fields& fields);
 
 // A text, several, token ids, or several lists of them: of completions and embeddings.
 std::vector<PromptInput> read_prompts(const Fields& fields, std::string_view name);

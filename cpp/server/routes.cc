@@ -269,8 +269,7 @@ std::string path_tail(const Connection& connection, std::string_view prefix) {
   return out;
 }
 
-std::shared_ptr<ServedModel> model_for(Server& server, const Fields& fields) {
-  const std::optional<std::string_view> name = fields.text("model");
+std::shared_ptr<ServedModel> model_for(Server& server, const std::optional<std::string>& name) {
   if (!name) {
     if (auto only = server.models().only()) return only;
     if (server.models().size() == 0)
@@ -280,7 +279,7 @@ std::shared_ptr<ServedModel> model_for(Server& server, const Fields& fields) {
   }
   if (auto model = server.models().find(*name)) return model;
   const auto loads = server.models().loads();
-  if (const auto load = loads.find(std::string(*name)); load != loads.end() && !load->second.failed)
+  if (const auto load = loads.find(*name); load != loads.end() && !load->second.failed)
     throw ApiError(503, "the model " + json_quoted(*name) + " is being loaded", "model",
                    "model_loading");
   throw ApiError(404,
@@ -289,8 +288,8 @@ std::shared_ptr<ServedModel> model_for(Server& server, const Fields& fields) {
                  "model", "model_not_found");
 }
 
-std::shared_ptr<ServedEngine> engine_for(Server& server, const Fields& fields) {
-  std::shared_ptr<ServedModel> model = model_for(server, fields);
+std::shared_ptr<ServedEngine> engine_for(Server& server, const std::optional<std::string>& name) {
+  std::shared_ptr<ServedModel> model = model_for(server, name);
   if (auto engine = std::dynamic_pointer_cast<ServedEngine>(model)) return engine;
   throw ApiError(400, "the model " + model->quoted_name + " gives embeddings only", "model",
                  "model_not_supported");

@@ -109,7 +109,7 @@ void answer_with(Connection& connection, Function&& function) {
   } catch (const ApiError& error) {
     connection.refuse(error);
   } catch (const std::bad_alloc&) {
-    connection.refuse(ApiError(503, "the server has no memory for this now", {}, "out_of_memory"));
+    connection.refuse(out_of_memory());
   } catch (const std::exception& error) {
     connection.refuse(
         ApiError(500, std::string("internal error: ") + error.what(), {}, "internal_error"));

@@ -56,51 +56,63 @@ Failure decode(const lmn_tokenizer* tokenizer, std::span<const int32_t> ids, std
 }
 
 void post_tokenize(Server& server, Connection& connection) {
-  const json::value body = parse_body(connection.request().body(), {});
-  const Fields fields(body.get_object());
-  const auto engine = engine_for(server, fields);
-  const auto content = fields.text("content");
-  if (!content) throw bad_field("content", "is missing", "missing_required_parameter");
-  const uint32_t bos = fields.boolean("add_special").value_or(true) ? LMN_DEFAULT : LMN_NO;
-  const bool special = fields.boolean("parse_special").value_or(false);
-  const lmn_tokenizer* const tokenizer = tokenizer_of(*engine);
-  if (content->size() <= kLongTextBytes) {
-    std::vector<int32_t> ids;
-    const Failure failure = encode(tokenizer, *content, special, bos, &ids);
-    if (failure.failed()) throw api_error(failure);
-    answer_tokens(connection, ids);
-    return;
-  }
-  run_on_helper(
-      connection,
-      [engine, tokenizer, text = std::string(*content), special, bos] {
-        Encoded out;
-        out.failure = encode(tokenizer, text, special, bos, &out.ids);
-        return out;
-      },
-      [](Connection& still, Encoded encoded) {
-        if (encoded.failure.failed()) throw api_error(encoded.failure);
-        answer_tokens(still, encoded.ids);
-      });
+  struct Request {
+    std::optional<std::string> model;
+    std::string content;
+    uint32_t bos;
+    bool special;
+  };
+  const auto read = [](const Fields& fields) {
+    const auto content = fields.text("content");
+    if (!content) throw bad_field("content", "is missing", "missing_required_parameter");
+    return Request{
+        read_model(fields), std::string(*content),
+        fields.boolean("add_special").value_or(true) ? uint32_t{LMN_DEFAULT} : uint32_t{LMN_NO},
+        fields.boolean("parse_special").value_or(false)};
+  };
+  read_body(connection, read, [&server](Connection& still, Request request) {
+    const auto engine = engine_for(server, request.model);
+    const lmn_tokenizer* const tokenizer = tokenizer_of(*engine);
+    const auto job = [engine, tokenizer, request = std::move(request)] {
+      Encoded out;
+      out.failure = encode(tokenizer, request.content, request.special, request.bos, &out.ids);
+      return out;
+    };
+    const auto then = [](Connection& waiting, const Encoded& encoded) {
+      if (encoded.failure.failed()) throw api_error(encoded.failure);
+      answer_tokens(waiting, encoded.ids);
+    };
+    if (still.request().body().size() <= kLongTextBytes) {
+      then(still, job());
+    } else {
+      run_on_helper(still, job, then);
+    }
+  });
 }
 
 void post_detokenize(Server& server, Connection& connection) {
-  const json::value body = parse_body(connection.request().body(), {});
-  const Fields fields(body.get_object());
-  const auto engine = engine_for(server, fields);
-  const json::array* const tokens = fields.array("tokens");
-  if (tokens == nullptr) throw bad_field("tokens", "is missing", "missing_required_parameter");
-  const std::vector<int32_t> ids = read_token_ids(*tokens, "tokens");
-  std::string text;
-  const Failure failure = decode(tokenizer_of(*engine), ids, &text);
-  if (failure.failed()) {
-    ApiError error = api_error(failure);
-    error.param = "tokens";
-    throw error;
-  }
-  std::string out = R"({"content":)";
-  append_quoted(&out, text);
-  connection.respond(200, kJson, out + "}");
+  struct Request {
+    std::optional<std::string> model;
+    std::vector<int32_t> tokens;
+  };
+  const auto read = [](const Fields& fields) {
+    const json::array* const tokens = fields.array("tokens");
+    if (tokens == nullptr) throw bad_field("tokens", "is missing", "missing_required_parameter");
+    return Request{read_model(fields), read_token_ids(*tokens, "tokens")};
+  };
+  read_body(connection, read, [&server](Connection& still, const Request& request) {
+    const auto engine = engine_for(server, request.model);
+    std::string text;
+    const Failure failure = decode(tokenizer_of(*engine), request.tokens, &text);
+    if (failure.failed()) {
+      ApiError error = api_error(failure);
+      error.param = "tokens";
+      throw error;
+    }
+    std::string out = R"({"content":)";
+    append_quoted(&out, text);
+    still.respond(200, kJson, out + "}");
+  });
 }
 
 }  // namespace lmn::server

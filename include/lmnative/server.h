@@ -29,8 +29,8 @@ LMN_API lmn_status lmn_reply_ids_set(lmn_reply *reply, const int32_t *ids, uint6
                                      lmn_error **err);
 
 /* Renders a chat for which the library has no renderer of its own (see lmn_tokenizer_chat_render):
- * an unknown template, tools, or contents that are not text. `request` is the JSON body of the chat
- * completion, an object with "messages"; the reply is the prompt, in which control tokens are
+ * an unknown template or none, tools, contents that are not text. `request` is the JSON body of the
+ * chat completion, an object with "messages"; the reply is the prompt, in which control tokens are
  * parsed. Called on a helper thread of the server, one call at a time; `model` and `request` are
  * borrowed for the call. LMN_INVALID_ARGUMENT blames the messages (the client gets 400 with the
  * reply's text), any other failure the server (500). It must not throw. */
