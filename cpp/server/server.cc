@@ -154,7 +154,11 @@ void Server::end_work(const void* model, const ApiError& why) {
       const auto connections = of.connections();  // answers may close some
       for (const auto& connection : connections) {
         Work* const work = connection->work();
-        if (work != nullptr && (model == nullptr || work->model() == model)) work->give_up(why);
+        if (work == nullptr) {  // the helper is at it
+          if (model == nullptr && connection->answering()) connection->refuse(why);
+        } else if (model == nullptr || work->model() == model) {
+          work->give_up(why);
+        }
       }
       if (of.index() != 0) return;
       std::erase_if(pumps_, [model](const auto& pump) {
