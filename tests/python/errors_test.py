@@ -39,6 +39,7 @@ REQUESTS = [
     ("logprobs of a number", lambda m: m.generate(OK, logprobs=5), TypeError, "top_logprobs"),
     ("priority 3", lambda m: m.generate(OK, priority=3), ValueError, "priority"),
     ("deadline 0", lambda m: m.generate(OK, deadline=0), ValueError, "deadline"),
+    ("token_interval 0", lambda m: m.generate(OK, token_interval=0), ValueError, "token_interval"),
     ("empty stop string", lambda m: m.generate(OK, stop=""), ValueError, "stop"),
     ("stop of the wrong type", lambda m: m.generate(OK, stop=[1]), TypeError, "stop"),
     ("stop token out of range", lambda m: m.generate(OK, stop_token_ids=[49152]), ValueError, "49152"),

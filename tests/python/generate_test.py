@@ -163,6 +163,14 @@ def test_timeout(llm):
     assert len(out.token_ids) < 3000
 
 
+def test_token_interval(llm):
+    want = llm.generate(PROMPT, max_tokens=4, ignore_eos=True)
+    start = time.monotonic()
+    out = llm.generate(PROMPT, max_tokens=4, ignore_eos=True, token_interval=0.1)
+    assert time.monotonic() - start >= 0.3
+    assert out.token_ids == want.token_ids and out.text == want.text
+
+
 def test_max_tokens_none_goes_to_the_end_of_the_context(model_path):
     with lmnative.LLM(model_path, threads=2, context_tokens=32) as llm:
         out = llm.generate(PROMPT, max_tokens=None, ignore_eos=True)

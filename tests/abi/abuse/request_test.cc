@@ -2,6 +2,7 @@
 //
 // Requests: polling, waiting, cancelling, deadlines, what chunks carry, and what the counters say.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -101,6 +102,38 @@ TEST(deadline_ends_a_request_with_its_own_reason) {
   const Request request(raw);
   CHECK_CALL(lmn_request_wait(request.get(), 60 * kSecond, err));
   EXPECT_EQ(drain(request.get()).finish_reason, uint32_t(LMN_FINISH_DEADLINE));
+}
+
+// Answers at reading speed: the same tokens, no sooner than their times, and a cancel that does not
+// wait for the next one.
+TEST(token_interval_paces_an_answer) {
+  const Engine engine = create_engine(open_model().get());
+  auto options = sized<lmn_request_options>();
+  options.prompt = "My favourite colour is";
+  options.prompt_bytes = std::strlen(options.prompt);
+  options.flags = LMN_REQUEST_IGNORE_EOS;
+  options.max_tokens = 5;
+  Answer answers[2];
+  for (Answer& answer : answers) {
+    lmn_request* raw = nullptr;
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+    const Request request(raw);
+    answer = drain(request.get());
+    const auto took = std::chrono::steady_clock::now() - begin;
+    EXPECT(took >= 4 * std::chrono::nanoseconds(options.token_interval_ns));
+    options.token_interval_ns = 50'000'000;
+  }
+  EXPECT(answers[0].ids == answers[1].ids);
+  options.token_interval_ns = UINT64_MAX;
+  lmn_request* raw = nullptr;
+  CHECK_CALL(lmn_engine_submit(engine.get(), &options, &raw, err));
+  const Request request(raw);
+  auto chunk = sized<lmn_chunk>();
+  CHECK_CALL(lmn_request_next(request.get(), -1, &chunk, err));
+  CHECK_CALL(lmn_request_cancel(request.get(), err));
+  CHECK_CALL(lmn_request_wait(request.get(), -1, err));
+  EXPECT_EQ(drain(request.get()).finish_reason, uint32_t(LMN_FINISH_CANCELLED));
 }
 
 TEST(tag_seed_and_priority) {
