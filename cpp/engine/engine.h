@@ -57,7 +57,7 @@ struct EngineOptions {
   // Prompts whose beginning was computed before start behind it.
   bool prefix_cache = true;
   // While answers are being generated, prompts are computed in chunks that keep a step below this.
-  // 0: below twice what a step takes without (pacer.h).
+  // 0: below twice what a step takes without, or more when prompts are more (pacer.h).
   int64_t inter_token_target_ns = 0;
   // How long the idle engine thread spins before it parks. 0: kDefaultIdleSpinNs; negative: parks
   // at once.

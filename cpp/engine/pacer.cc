@@ -19,12 +19,15 @@ void blend(double& average, double value) {
 
 }  // namespace
 
-int32_t Pacer::prefill_tokens() const {
+int32_t Pacer::prefill_tokens(size_t answers, size_t prompts) const {
   if (mixed_ >= kLookEvery - 1) return 0;
   if (answers_ns_ == 0 && target_ns_ == 0) return kFirstChunk;
   if (token_ns_ == 0) return kFirstChunk;
-  const double target = target_ns_ > 0 ? static_cast<double>(target_ns_) : kSlowdown * answers_ns_;
-  const double tokens = (target - answers_ns_) / token_ns_;
+  const double share = std::clamp(static_cast<double>(prompts) / static_cast<double>(answers),
+                                  kLeastShare, kMostShare);
+  const double room =
+      target_ns_ > 0 ? static_cast<double>(target_ns_) - answers_ns_ : share * answers_ns_;
+  const double tokens = room / token_ns_;
   constexpr double kMost = std::numeric_limits<int32_t>::max();
   return static_cast<int32_t>(std::clamp(tokens, double{kLeastChunk}, kMost));
 }

@@ -5,24 +5,28 @@
 // prompt token adds. No clock of its own; it changes how work is cut, never a result.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace lmn::engine {
 
 class Pacer {
  public:
-  // target_ns 0: kSlowdown times a step of answers alone.
+  // target_ns 0: a step of answers alone, and as long for prompts as is their share.
   explicit Pacer(int64_t target_ns) : target_ns_(target_ns) {}
 
-  // Prompt tokens in the next step at most, when it has answers in it too. Now and then 0: a step
-  // of answers alone, to see whether the machine is still as fast.
-  int32_t prefill_tokens() const;
+  // Prompt tokens in the next step at most, when it has so many answers in it too and so many
+  // prompts want to be in it. Now and then 0: a step of answers alone, to see whether the machine
+  // is still as fast.
+  int32_t prefill_tokens(size_t answers, size_t prompts) const;
 
   // A step with so many sequences that got one token, and so many prompt tokens, took so long.
   void record(int32_t answers, int32_t prompt_tokens, int64_t ns);
 
-  // An answer beside a long prompt keeps half of its speed; the prompt gets the other half.
-  static constexpr double kSlowdown = 2;
+  // Of the time, prompts get half, or more when they are more than the answers: who waits for a
+  // first token counts as much as who waits for the next one. An answer keeps an eighth of its
+  // speed whatever comes, which is reading speed still.
+  static constexpr double kLeastShare = 1, kMostShare = 7;  // of prompts, over that of answers
   // Before anything was measured: a chunk that costs little more than its weights' way through the
   // caches.
   static constexpr int32_t kFirstChunk = 16;

@@ -74,16 +74,17 @@ bool Engine::Impl::compose() {
     running_.list_ready(static_cast<size_t>(limits_.sequences), members_);
     if (members_.empty()) return false;
     views_.clear();
-    bool answers = false;
+    size_t answers = 0;
     for (const Sequence* sequence : members_) {
       const int32_t wanted = sequence->request().options().prefill_chunk_tokens;
       const int32_t chunk = wanted > 0 ? std::min(wanted, options_.prefill_chunk_tokens)
                                        : options_.prefill_chunk_tokens;
       views_.push_back({sequence->known_tokens(), sequence->cache.computed, chunk,
                         sequence->request().is_score()});
-      answers |= sequence->known_tokens() - sequence->cache.computed == 1;
+      answers += sequence->known_tokens() - sequence->cache.computed == 1 ? 1 : 0;
     }
-    const int32_t paced = answers ? pacer_.prefill_tokens() : options_.prefill_chunk_tokens;
+    const int32_t paced = answers > 0 ? pacer_.prefill_tokens(answers, members_.size() - answers)
+                                      : options_.prefill_chunk_tokens;
     schedule(views_,
              {limits_.tokens, std::min(paced, options_.prefill_chunk_tokens), limits_.sequences,
               limits_.outputs},

@@ -58,7 +58,7 @@ typedef struct lmn_engine_options {
   uint64_t queue_tokens;  /* prompt tokens that may wait, all requests together; 0: no bound */
   uint64_t queue_bytes;   /* bytes of live requests' buffers, logits not counted; 0: 1 GiB */
   /* While answers are being generated, prompts are computed in chunks that keep a step below this;
-   * 0: below twice what a step takes without. */
+   * 0: below twice what a step takes without, or more (8 at most) for more prompts than answers. */
   uint64_t inter_token_target_ns;
   /* Idle threads spin so long before they sleep; negative: not at all. 0: 50 us, workers 200 us;
    * the engine's thread not at all after news for lmn_engine_drain where no two CPUs are to spare.

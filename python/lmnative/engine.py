@@ -149,7 +149,8 @@ class Engine:
         queue_tokens: Prompt tokens that may wait, all requests together, 1 or more. Default None: no bound.
         queue_bytes: Bytes of live requests' buffers, logits not counted, 1 or more. Default 1 GiB.
         inter_token_target: Seconds, above 0. While answers are generated, prompts are computed in chunks that keep a
-            step below this. Default None: below twice what a step takes without.
+            step below this. Default None: below twice what a step takes without, and up to eight times with more
+            prompts than answers.
         idle_spin: Seconds that an idle engine spins before it sleeps, which saves microseconds at the next request.
             Default 50e-6; 0: none.
         trace_events: Spans kept for `trace`, up to 2**24; 40 bytes each. Default 0: no trace.

@@ -24,36 +24,44 @@ Pacer learned(int64_t target_ns) {
 }
 
 TEST(a_chunk_fills_what_the_target_leaves) {
-  EXPECT_EQ(learned(0).prefill_tokens(), 10);          // twice 1 ms leaves 1 ms: ten tokens
-  EXPECT_EQ(learned(3'000'000).prefill_tokens(), 20);  // 3 ms leave 2 ms
-  EXPECT_EQ(learned(6'000'000).prefill_tokens(), 50);
+  EXPECT_EQ(learned(0).prefill_tokens(1, 1), 10);          // twice 1 ms leaves 1 ms: ten tokens
+  EXPECT_EQ(learned(3'000'000).prefill_tokens(1, 1), 20);  // 3 ms leave 2 ms
+  EXPECT_EQ(learned(6'000'000).prefill_tokens(1, 1), 50);
+}
+
+TEST(prompts_that_are_more_than_the_answers_get_more_of_the_time) {
+  EXPECT_EQ(learned(0).prefill_tokens(4, 1), 10);  // half
+  EXPECT_EQ(learned(0).prefill_tokens(4, 4), 10);
+  EXPECT_EQ(learned(0).prefill_tokens(4, 12), 30);          // three quarters: 3 ms beside 1 ms
+  EXPECT_EQ(learned(0).prefill_tokens(1, 60), 70);          // seven eighths at most
+  EXPECT_EQ(learned(3'000'000).prefill_tokens(1, 60), 20);  // a target is kept whoever waits
 }
 
 TEST(a_prompt_moves_whatever_the_target) {
-  EXPECT_EQ(learned(1).prefill_tokens(), Pacer::kLeastChunk);
-  EXPECT_EQ(learned(1'100'000).prefill_tokens(), Pacer::kLeastChunk);
+  EXPECT_EQ(learned(1).prefill_tokens(1, 1), Pacer::kLeastChunk);
+  EXPECT_EQ(learned(1'100'000).prefill_tokens(1, 1), Pacer::kLeastChunk);
 }
 
 TEST(before_anything_is_known) {
-  EXPECT_EQ(Pacer(0).prefill_tokens(), Pacer::kFirstChunk);
-  EXPECT_EQ(Pacer(5'000'000).prefill_tokens(), Pacer::kFirstChunk);
+  EXPECT_EQ(Pacer(0).prefill_tokens(1, 1), Pacer::kFirstChunk);
+  EXPECT_EQ(Pacer(5'000'000).prefill_tokens(1, 1), Pacer::kFirstChunk);
   Pacer prompts_only(0);  // what a token costs is known, what answers take is not
   prompts_only.record(0, 100, 100 * kToken);
-  EXPECT_EQ(prompts_only.prefill_tokens(), Pacer::kFirstChunk);
+  EXPECT_EQ(prompts_only.prefill_tokens(1, 1), Pacer::kFirstChunk);
 }
 
 TEST(a_step_in_which_the_machine_was_away_changes_little) {
   Pacer pacer = learned(0);
   pacer.record(4, 0, 1'000 * kAnswers);
-  EXPECT(pacer.prefill_tokens() <= 12);
+  EXPECT(pacer.prefill_tokens(1, 1) <= 12);
   pacer.record(4, 8, 1'000 * kAnswers);
-  EXPECT(pacer.prefill_tokens() >= 8);
+  EXPECT(pacer.prefill_tokens(1, 1) >= 8);
 }
 
 TEST(it_follows_a_context_that_grows) {
   Pacer pacer = learned(0);
   for (int i = 0; i < Pacer::kLookEvery - 3; ++i) pacer.record(4, 10, kAnswers + 100 * kToken);
-  EXPECT_EQ(pacer.prefill_tokens(), Pacer::kLeastChunk);
+  EXPECT_EQ(pacer.prefill_tokens(1, 1), Pacer::kLeastChunk);
 }
 
 // A prompt of 4,000 tokens beside an answer on a modelled clock. What is measured is what a step
@@ -72,7 +80,7 @@ TEST(an_answer_keeps_its_pace_beside_a_long_prompt) {
   for (int i = 0; i < 20; ++i) pacer.record(1, 0, static_cast<int64_t>(cost(0, 0) * noise()));
   std::vector<double> costs;
   for (int32_t computed = 0; computed < 4'000;) {
-    const int32_t tokens = std::min(pacer.prefill_tokens(), 4'000 - computed);
+    const int32_t tokens = std::min(pacer.prefill_tokens(1, 1), 4'000 - computed);
     costs.push_back(cost(computed, tokens));
     pacer.record(1, tokens, static_cast<int64_t>(costs.back() * noise()));
     computed += tokens;
@@ -87,12 +95,13 @@ TEST(it_looks_how_fast_answers_are_alone) {
   Pacer pacer = learned(0);
   int steps = 0;
   for (int i = 0; i < 100 * Pacer::kLookEvery; ++i) {
-    const int32_t tokens = pacer.prefill_tokens();
+    const int32_t tokens = pacer.prefill_tokens(1, 1);
     if (tokens == 0) ++steps;
     pacer.record(4, tokens, 3 * kAnswers + tokens * 3 * kToken);  // the machine has become slower
   }
   EXPECT_EQ(steps, 100);
-  EXPECT(pacer.prefill_tokens() == 9 || pacer.prefill_tokens() == 10);  // ten, less rounding
+  EXPECT(pacer.prefill_tokens(1, 1) == 9 ||
+         pacer.prefill_tokens(1, 1) == 10);  // ten, less rounding
 }
 
 }  // namespace
