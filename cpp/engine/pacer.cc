@@ -20,13 +20,13 @@ void blend(double& average, double value) {
 }  // namespace
 
 int32_t Pacer::prefill_tokens(size_t answers, size_t prompts) const {
-  if (mixed_ >= kLookEvery - 1) return 0;
-  if (answers_ns_ == 0 && target_ns_ == 0) return kFirstChunk;
+  const double answers_ns = answers_ns_[size_class(answers)];
+  if (mixed_ >= kLookEvery - 1 || answers_ns == 0) return 0;
   if (token_ns_ == 0) return kFirstChunk;
   const double share = std::clamp(static_cast<double>(prompts) / static_cast<double>(answers),
                                   kLeastShare, kMostShare);
   const double room =
-      target_ns_ > 0 ? static_cast<double>(target_ns_) - answers_ns_ : share * answers_ns_;
+      target_ns_ > 0 ? static_cast<double>(target_ns_) - answers_ns : share * answers_ns;
   const double tokens = room / token_ns_;
   constexpr double kMost = std::numeric_limits<int32_t>::max();
   return static_cast<int32_t>(std::clamp(tokens, double{kLeastChunk}, kMost));
@@ -34,14 +34,15 @@ int32_t Pacer::prefill_tokens(size_t answers, size_t prompts) const {
 
 void Pacer::record(int32_t answers, int32_t prompt_tokens, int64_t ns) {
   const auto took = static_cast<double>(std::max<int64_t>(ns, 1));
+  double unused = 0;
+  double& answers_ns = answers > 0 ? answers_ns_[size_class(static_cast<size_t>(answers))] : unused;
   if (prompt_tokens == 0) {
-    if (answers > 0) blend(answers_ns_, took);
+    blend(answers_ns, took);
     mixed_ = 0;
   } else {
     if (answers > 0) ++mixed_;
     // Of a step of prompts alone the whole belongs to them; beside answers, what those leave.
-    const double beside = answers > 0 ? answers_ns_ : 0;
-    blend(token_ns_, std::max(took - beside, took / 16) / prompt_tokens);
+    blend(token_ns_, std::max(took - answers_ns, took / 16) / prompt_tokens);
   }
 }
 

@@ -5,6 +5,9 @@
 // prompt token adds. No clock of its own; it changes how work is cut, never a result.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,8 +19,8 @@ class Pacer {
   explicit Pacer(int64_t target_ns) : target_ns_(target_ns) {}
 
   // Prompt tokens in the next step at most, when it has so many answers in it too and so many
-  // prompts want to be in it. Now and then 0: a step of answers alone, to see whether the machine
-  // is still as fast.
+  // prompts want to be in it. Now and then 0: a step of answers alone, to see how long so many
+  // take, or whether the machine is still as fast.
   int32_t prefill_tokens(size_t answers, size_t prompts) const;
 
   // A step with so many sequences that got one token, and so many prompt tokens, took so long.
@@ -27,8 +30,8 @@ class Pacer {
   // first token counts as much as who waits for the next one. An answer keeps an eighth of its
   // speed whatever comes, which is reading speed still.
   static constexpr double kLeastShare = 1, kMostShare = 7;  // of prompts, over that of answers
-  // Before anything was measured: a chunk that costs little more than its weights' way through the
-  // caches.
+  // Before a prompt token was measured: a chunk that costs little more than its weights' way
+  // through the caches.
   static constexpr int32_t kFirstChunk = 16;
   // A prompt always moves.
   static constexpr int32_t kLeastChunk = 1;
@@ -36,10 +39,16 @@ class Pacer {
   static constexpr int32_t kLookEvery = 32;
 
  private:
+  // By the number of answers: 1, 2, 3 and 4, 5 to 8, ... The more there are, the longer their step.
+  static size_t size_class(size_t answers) {
+    return std::min<size_t>(std::bit_width(answers - 1), kSizes - 1);
+  }
+
+  static constexpr size_t kSizes = 12;  // the last one: above 1,024
   const int64_t target_ns_;
-  double answers_ns_ = 0;  // a step of answers alone; 0: not known
-  double token_ns_ = 0;    // what a prompt token adds; 0: not known
-  int32_t mixed_ = 0;      // steps of both since the last one of answers alone
+  std::array<double, kSizes> answers_ns_{};  // a step of answers alone; 0: not known
+  double token_ns_ = 0;                      // what a prompt token adds; 0: not known
+  int32_t mixed_ = 0;                        // steps of both since the last one of answers alone
 };
 
 }  // namespace lmn::engine
