@@ -2,10 +2,10 @@
 #
 # libFuzzer targets (Clang with its compiler-rt only), included when LMN_BUILD_FUZZERS is on:
 #   CC=clang-14 CXX=clang++-14 cmake -S . -B build/fuzz -G Ninja -DLMN_BUILD_FUZZERS=ON
-#   ninja -C build/fuzz fuzz_gguf fuzz_onnx fuzz_session
-# runs gguf_fuzz, onnx_fuzz and session_fuzz for LMN_FUZZ_SECONDS each, from the seeds of make_FORMAT_corpus.py and what
-# earlier runs added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure and a file crash-* in the
-# build folder, which `FORMAT_fuzz FILE` repeats.
+#   ninja -C build/fuzz fuzz_gguf fuzz_onnx fuzz_session fuzz_server
+# runs gguf_fuzz, onnx_fuzz, session_fuzz and server_fuzz for LMN_FUZZ_SECONDS each, from the seeds of
+# make_FORMAT_corpus.py and what earlier runs added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure
+# and a file crash-* in the build folder, which `FORMAT_fuzz FILE` repeats.
 # The sources under test are compiled again here, with the fuzzer's instrumentation: the rooms' objects stay as they are.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "LMN_BUILD_FUZZERS needs Clang: configure with -DCMAKE_CXX_COMPILER=clang++")
@@ -13,6 +13,7 @@ endif()
 set(LMN_FUZZ_SECONDS 60 CACHE STRING "Seconds that each fuzz_* target runs")
 set(LMN_FUZZ_KERNELS "" CACHE FILEPATH
   "libuninstrumented.a of another build folder: its kernels, and its operators without instrumentation")
+set(LMN_FUZZ_LIBRARY "" CACHE FILEPATH "liblmnative.so of another build folder: what the server serves")
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -28,9 +29,9 @@ function(add_fuzz_objects name)
 endfunction()
 
 # fuzz_FORMAT: makes the seeds and runs FORMAT_fuzz. Without USES_TERMINAL, so that several run at once.
-function(add_fuzzer format seeds megabytes)
+function(add_fuzzer format seeds megabytes objects)
   add_executable(${format}_fuzz EXCLUDE_FROM_ALL tests/fuzz/${format}_fuzz.cc)
-  target_link_libraries(${format}_fuzz PRIVATE fuzz_objects lmn_flags Threads::Threads)
+  target_link_libraries(${format}_fuzz PRIVATE ${objects} lmn_flags Threads::Threads)
   set(corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz_${format}_corpus)
   math(EXPR most_at_once "${megabytes} / 2")
   add_custom_target(fuzz_${format}
@@ -42,11 +43,11 @@ function(add_fuzzer format seeds megabytes)
 endfunction()
 
 add_fuzz_objects(fuzz_objects cpp/core/*.cc cpp/formats/*.cc)
-add_fuzzer(gguf make_gguf_corpus.py 512)
-add_fuzzer(onnx make_onnx_corpus.py 512)
+add_fuzzer(gguf make_gguf_corpus.py 512 fuzz_objects)
+add_fuzzer(onnx make_onnx_corpus.py 512 fuzz_objects)
 
 # Any bytes as a model that is imported, optimised and run. Kernels are taken as they are.
-add_fuzzer(session make_session_corpus.py 1024)
+add_fuzzer(session make_session_corpus.py 1024 fuzz_objects)
 set(rooms graph models/onnx plan)
 if(LMN_FUZZ_KERNELS)
   target_link_libraries(session_fuzz PRIVATE ${LMN_FUZZ_KERNELS})
@@ -60,3 +61,11 @@ foreach(room IN LISTS rooms)
   add_fuzz_objects(${name} cpp/${room}/*.cc)
   target_sources(session_fuzz PRIVATE $<TARGET_OBJECTS:${name}>)
 endforeach()
+
+# Any bytes from a client of the HTTP server, whose room knows the rest of the library by the C ABI only.
+add_fuzz_objects(server_fuzz_objects cpp/server/*.cc)
+target_sources(server_fuzz_objects PRIVATE ${PROJECT_BINARY_DIR}/embedded/embedded.cc)
+target_include_directories(server_fuzz_objects PUBLIC include)
+target_link_libraries(server_fuzz_objects PUBLIC lmn_boost)
+add_fuzzer(server make_server_corpus.py 1024 server_fuzz_objects)
+target_link_libraries(server_fuzz PRIVATE $<IF:$<BOOL:${LMN_FUZZ_LIBRARY}>,${LMN_FUZZ_LIBRARY},lmnative>)

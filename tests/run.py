@@ -237,26 +237,27 @@ def sanitized(log: Log, name: str, sanitizers: str, targets: str, select: str) -
 
 
 def stage_fuzz(log: Log) -> Result:
-    """The readers of GGUF and ONNX, and sessions of ONNX models, against mutated files, all at once, for a minute."""
+    """Readers of GGUF and ONNX, sessions of ONNX models, and the server, against mutated input, for a minute."""
     clang = env.find_clang()
     if clang is None:
         return Result.skip("fuzz", "no clang with libFuzzer (Debian: clang and libclang-rt-dev)")
     folder = BUILD / "fuzz"
-    # Kernels are those of the release build, which is there already.
-    failed = build_release(log, "uninstrumented") or configure(
+    # Kernels, and what the server serves, are those of the release build, which is there already.
+    failed = build_release(log, "lmnative", "uninstrumented") or configure(
         log,
         folder,
         "-DLMN_BUILD_FUZZERS=ON",
         f"-DLMN_FUZZ_SECONDS={FUZZ_SECONDS}",
         f"-DLMN_FUZZ_KERNELS={RELEASE / 'libuninstrumented.a'}",
+        f"-DLMN_FUZZ_LIBRARY={RELEASE / 'liblmnative.so'}",
         f"-DCMAKE_CXX_COMPILER={clang}",
         f"-DCMAKE_C_COMPILER={clang.replace('clang++', 'clang')}",
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
         "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -gline-tables-only -DNDEBUG",  # compiles fast
     )
-    formats = ("gguf", "onnx", "session")
+    formats = ("gguf", "onnx", "session", "server")
     failed = failed or build(log, folder, *(f"{name}_fuzz" for name in formats))
-    return failed or Result.one("fuzz", build(log, folder, *(f"fuzz_{name}" for name in formats), jobs="3") is None)
+    return failed or Result.one("fuzz", build(log, folder, *(f"fuzz_{name}" for name in formats), jobs="4") is None)
 
 
 def stage_neon(log: Log) -> Result:

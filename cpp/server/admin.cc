@@ -66,15 +66,17 @@ void post_admin_models(Server& server, Connection& connection) {
   if (path->empty() || path->size() > 4096 || path->find('\0') != std::string_view::npos)
     throw bad_field("model", "must be a path of 1 to 4096 bytes, or a known name");
   const auto name = fields.text("name");
-  if (name && (name->empty() || name->size() > 255))
-    throw bad_field("name", "must have 1 to 255 bytes");
+  if (name) {
+    if (const Failure failure = check_name(*name); failure.failed())
+      throw ApiError(400, failure.message, "name", "invalid_value");
+  }
   const lmn_engine_options options = read_engine_options(fields);
   std::string served;
   const Failure failure =
       server.load(std::string(*path), std::string(name.value_or("")), options, &served);
   if (failure.failed()) {
     ApiError error = api_error(failure);
-    if (error.status == 400) error.code = "name_taken";
+    if (error.status == 400 && !served.empty()) error.code = "name_taken";
     throw error;
   }
   connection.respond(202, kJson, R"({"name":)" + json_quoted(served) + R"(,"state":"loading"})");

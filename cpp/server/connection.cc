@@ -99,7 +99,7 @@ void Connection::close() {
   boost::system::error_code ignored;
   socket_.close(ignored);
   thread_.forget(*this);
-  counters.connections.fetch_sub(1, std::memory_order_relaxed);
+  counters.connections.fetch_sub(1);  // pairs with deal_out(): see there
   thread_.server().on_connection_closed();
 }
 
@@ -156,6 +156,12 @@ void Connection::on_readable() {
   const size_t room = busy ? std::min(buffer.size(), ahead - pending_.size()) : buffer.size();
   const ssize_t n = ::recv(socket_.native_handle(), buffer.data(), room, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return arm_read();
+  if (n == 0 && !answering_ && !out_.empty()) {  // it may still read what was answered
+    close_after_ = true;
+    forget_request();
+    thread_.set_deadline(*this, Wait::kWrite);
+    return;
+  }
   if (n <= 0) return close();
   const std::string_view bytes(buffer.data(), static_cast<size_t>(n));
   if (phase_ == Phase::kLingering) return arm_read();
@@ -187,6 +193,7 @@ size_t Connection::parse(std::string_view bytes) {
   size_t used = 0;
   parsing_ = true;
   while (!closed_ && !is_busy() && phase_ == Phase::kOpen && used < bytes.size()) {
+    if (has_ended()) break;  // what follows the last request is nobody's (RFC 9112, section 9.6)
     if (parser_ == nullptr) {
       // Empty lines before a request are skipped (RFC 9112, section 2.2).
       if (bytes[used] == '\r' || bytes[used] == '\n') {
@@ -429,7 +436,7 @@ void Connection::finish_answer() {
 void Connection::after_answer() {
   if (!close_after_ && !pending_.empty() && !is_busy()) take({});
   if (closed_ || phase_ != Phase::kOpen) return;
-  if (close_after_ && parser_ == nullptr) {  // the last answer was made
+  if (has_ended()) {
     if (out_.empty()) linger();
     return;
   }
@@ -439,7 +446,11 @@ void Connection::after_answer() {
 }
 
 void Connection::flush() {
-  if (closed_ || write_armed_) return;
+  if (closed_) return;
+  if (write_armed_) {
+    if (wait == Wait::kNone) thread_.set_deadline(*this, Wait::kWrite);
+    return;
+  }
   while (sent_ < out_.size()) {
     const ssize_t n = ::send(socket_.native_handle(), out_.data() + sent_, out_.size() - sent_,
                              MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -447,7 +458,8 @@ void Connection::flush() {
     if (n < 0 && errno == EAGAIN) {
       out_.erase(0, sent_);
       sent_ = 0;
-      if (wait != Wait::kWrite) thread_.set_deadline(*this, Wait::kWrite);
+      // A request that is half read keeps its own deadline.
+      if (wait == Wait::kNone || wait == Wait::kIdle) thread_.set_deadline(*this, Wait::kWrite);
       arm_write();
       return;
     }

@@ -90,6 +90,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   enum class Phase { kOpen, kLingering };
 
   bool is_busy() const;
+  bool has_ended() const { return close_after_ && parser_ == nullptr; }
   bool may_read() const;
   void arm_read();
   void on_readable();

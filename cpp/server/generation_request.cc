@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "server/utf8.h"
+
 namespace lmn::server {
 namespace {
 
@@ -75,7 +77,7 @@ std::vector<lmn_token_bias> read_logit_bias(const Fields& fields) {
   for (const auto& entry : *object) {
     const std::optional<int32_t> id = decimal<int32_t>(entry.key());
     if (!id) {
-      throw bad_field("logit_bias", "has the key " + json_quoted(entry.key()) +
+      throw bad_field("logit_bias", "has the key " + json_quoted(cut(entry.key(), 80)) +
                                         ", which is no token id: a decimal number");
     }
     const std::optional<double> bias = entries.number(entry.key(), -100, 100);
@@ -252,9 +254,10 @@ std::vector<int32_t> read_token_ids(const json::array& array, const std::string&
   for (size_t i = 0; i < array.size(); ++i) {
     const std::optional<int64_t> id = whole_number(array[i]);
     if (!id || *id < 0 || *id > kMaxI32) {
-      throw bad_field(element(param, i),
-                      "is " + json::serialize(array[i]).substr(0, 80) + "; it must be a token id",
-                      array[i].is_number() ? "invalid_value" : "invalid_type");
+      throw bad_field(
+          element(param, i),
+          "is " + std::string(cut(json::serialize(array[i]), 80)) + "; it must be a token id",
+          array[i].is_number() ? "invalid_value" : "invalid_type");
     }
     ids.push_back(static_cast<int32_t>(*id));
   }

@@ -74,7 +74,7 @@ void HttpParser::check_header() {
   } else if (codings == 1 &&
              !boost::beast::iequals(message[http::field::transfer_encoding], "chunked")) {
     fail(501, "the only Transfer-Encoding spoken here is chunked");
-  } else if (has_header("Expect") && !expects_continue()) {
+  } else if (has_header("Expect") && !is_http_1_0() && !expects_continue()) {
     fail(417, "the only expectation known here is 100-continue");
   } else if (!is_printable(target())) {
     fail(400, "the target has bytes that a URI has not");

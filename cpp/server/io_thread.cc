@@ -90,7 +90,8 @@ void IoThread::adopt(int descriptor, std::string client) {
     connections_.push_back(connection);
   } catch (const std::bad_alloc&) {
     ::close(descriptor);
-    server_.counters().connections.fetch_sub(1, std::memory_order_relaxed);
+    server_.counters().connections.fetch_sub(1);
+    server_.on_connection_closed();
     return;
   }
   connection->start(descriptor, connections_.size() - 1);

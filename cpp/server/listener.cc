@@ -49,10 +49,13 @@ Failure open_unix(const std::string& path, uint32_t mode, Listening* out) {
   if (::lstat(path.c_str(), &found) == 0) {
     if (!S_ISSOCK(found.st_mode)) return io_failure(path, "there is something else than a socket");
     // One that nobody listens on is left over from a server that ended.
-    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool alive = probe >= 0 && ::connect(probe, generic, sizeof address) == 0;
-    if (probe >= 0) ::close(probe);
-    if (alive) return io_failure(path, "another process listens there");
+    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (probe < 0) return io_failure(path, errno_text(errno));
+    const int why = ::connect(probe, generic, sizeof address) == 0 ? EISCONN : errno;
+    ::close(probe);
+    // EAGAIN: its backlog is full.
+    if (why == EISCONN || why == EAGAIN) return io_failure(path, "another process listens there");
+    if (why != ECONNREFUSED) return io_failure(path, errno_text(why));
     (void)::unlink(path.c_str());
   }
   const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

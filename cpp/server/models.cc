@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/json.h"
+#include "server/utf8.h"
 
 namespace lmn::server {
 namespace {
@@ -13,13 +14,7 @@ namespace {
 constexpr size_t kMaxNameBytes = 255;
 
 Failure set_name(std::string name, ServedModel* model) {
-  const bool printable = std::all_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) > 0x20 && c != 0x7F;
-  });
-  if (name.empty() || name.size() > kMaxNameBytes || !printable) {
-    return {LMN_INVALID_ARGUMENT,
-            "the name of a served model has 1 to 255 bytes, without spaces: " + json_quoted(name)};
-  }
+  if (Failure failure = check_name(name); failure.failed()) return failure;
   model->quoted_name = json_quoted(name);
   model->name = std::move(name);
   model->created_s = static_cast<int64_t>(std::time(nullptr));
@@ -27,6 +22,17 @@ Failure set_name(std::string name, ServedModel* model) {
 }
 
 }  // namespace
+
+Failure check_name(std::string_view name) {
+  const bool printable = std::all_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) > 0x20 && c != 0x7F;
+  });
+  const std::string shown = lossy(name);
+  if (!name.empty() && name.size() <= kMaxNameBytes && printable && shown == name) return {};
+  return {LMN_INVALID_ARGUMENT,
+          "the name of a served model is 1 to 255 bytes of UTF-8 without spaces, not " +
+              json_quoted(cut(shown, kMaxNameBytes))};
+}
 
 bool ModelTable::add(std::shared_ptr<ServedModel> model) {
   const std::lock_guard lock(mutex_);
@@ -199,7 +205,7 @@ std::string default_name(const lmn_model* model) {
   if (path.starts_with("null:")) return "null";
   path.remove_prefix(path.rfind('/') + 1);
   if (path.ends_with(".gguf")) path.remove_suffix(5);
-  std::string name(path);
+  std::string name = lossy(path);
   std::replace(name.begin(), name.end(), ' ', '-');
   return name;
 }

@@ -85,6 +85,9 @@ class ModelTable {
   std::map<std::string, LoadState, std::less<>> loads_;
 };
 
+// What a served model may be called.
+Failure check_name(std::string_view name);
+
 // Fills a model from handles. A failure names what is wrong with them.
 Failure make_served_engine(EngineHandle engine, ModelHandle model, std::string name,
                            ServedEngine* out);

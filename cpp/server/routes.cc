@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 
+#include "server/utf8.h"
+
 namespace lmn::server {
 namespace {
 
@@ -59,8 +61,9 @@ std::string_view method_of(Connection& connection) {
 std::string_view path_of(std::string_view target) {
   if (!target.starts_with('/')) {
     const size_t scheme = target.find("://");
-    const size_t slash = scheme == std::string_view::npos ? scheme : target.find('/', scheme + 3);
-    if (slash == std::string_view::npos) return target == "*" ? target : "/";
+    if (scheme == std::string_view::npos) return target;  // "*", or nothing that there is
+    const size_t slash = target.find_first_of("/?#", scheme + 3);
+    if (slash == std::string_view::npos || target[slash] != '/') return "/";
     target.remove_prefix(slash);
   }
   return target.substr(0, target.find_first_of("?#"));
@@ -146,7 +149,7 @@ void check_origin(const Config& config, Connection& connection) {
   const bool own = scheme != std::string_view::npos && origin.substr(scheme + 3) == host;
   if (own && (is_local_name(host) || !config.api_keys.empty())) return;
   throw ApiError(403,
-                 "pages of " + std::string(origin.substr(0, 200)) +
+                 "pages of " + lossy(origin.substr(0, 200)) +
                      " may not use this server; its operator can name them as a CORS origin",
                  {}, "origin_not_allowed");
 }
@@ -283,7 +286,7 @@ std::shared_ptr<ServedModel> model_for(Server& server, const std::optional<std::
     throw ApiError(503, "the model " + json_quoted(*name) + " is being loaded", "model",
                    "model_loading");
   throw ApiError(404,
-                 "the model " + json_quoted(name->substr(0, 255)) +
+                 "the model " + json_quoted(cut(*name, 255)) +
                      " is not served; /v1/models lists those that are",
                  "model", "model_not_found");
 }

@@ -175,7 +175,9 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
   if (name.empty()) {
     name = path.substr(path.rfind('/') + 1);
     if (name.ends_with(".gguf")) name.resize(name.size() - 5);
+    std::replace(name.begin(), name.end(), ' ', '-');
   }
+  if (Failure failure = check_name(name); failure.failed()) return failure;
   *served = name;
   if (stopping()) return {LMN_CLOSED, "the server is stopping"};
   if (!models_.begin_load(name)) {
@@ -244,14 +246,14 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
 
 // Connections -------------------------------------------------------------------------------------
 
-bool Server::has_room() const {
-  return counters_.connections.load(std::memory_order_relaxed) < config_.max_connections;
-}
+bool Server::has_room() const { return counters_.connections.load() < config_.max_connections; }
 
 void Server::deal_out(int descriptor, std::string client) {
   counters_.accepted.fetch_add(1, std::memory_order_relaxed);
   counters_.connections.fetch_add(1, std::memory_order_relaxed);
-  if (!has_room()) full_.store(true, std::memory_order_relaxed);
+  // In one order with what threads do that close connections: either they see that accepting waits,
+  // or Acceptor::arm() sees the room that they made.
+  if (!has_room()) full_.store(true);
   IoThread& thread = *threads_[next_thread_];
   next_thread_ = (next_thread_ + 1) % config_.threads;
   if (thread.index() == 0) {
@@ -264,7 +266,7 @@ void Server::deal_out(int descriptor, std::string client) {
 }
 
 void Server::on_connection_closed() {
-  if (!full_.load(std::memory_order_relaxed) || !full_.exchange(false)) return;
+  if (!full_.load() || !full_.exchange(false)) return;
   threads_[0]->post([this] {
     for (const auto& acceptor : acceptors_) acceptor->arm();
   });

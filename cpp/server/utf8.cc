@@ -42,6 +42,12 @@ void append_lossy(std::string* out, std::string_view bytes) {
   }
 }
 
+std::string_view cut(std::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
 std::string lossy(std::string_view bytes) {
   std::string out;
   append_lossy(&out, bytes);

@@ -10,4 +10,7 @@ namespace lmn::server {
 void append_lossy(std::string* out, std::string_view bytes);
 std::string lossy(std::string_view bytes);
 
+// The beginning of well-formed text: whole characters of at most so many bytes.
+std::string_view cut(std::string_view text, size_t bytes);
+
 }  // namespace lmn::server

@@ -91,8 +91,8 @@ LMN_API void lmn_server_destroy(lmn_server *server);
 typedef struct lmn_served_options {
   uint32_t struct_size;
   uint32_t reserved;
-  const char *name; /* in the requests' "model"; 1 to 255 bytes. NULL: the file's name without its
-                       folder and ending */
+  const char *name; /* in the requests' "model"; 1 to 255 bytes of UTF-8 without spaces. NULL: the
+                       file's name without its folder and ending */
 } lmn_served_options;
 
 /* Serves an engine: completions, chat, tokens. The server keeps it alive until the model is

@@ -135,6 +135,9 @@ TEST(keep_alive_and_expectations) {
   EXPECT(waiting->header_done() && !waiting->done() && waiting->expects_continue());
   EXPECT_EQ(std::string(waiting->header("content-LENGTH")), "3");
   EXPECT(!waiting->has_header("X"));
+  // HTTP/1.0 knows no expectations (RFC 9110, section 10.1.1).
+  const auto old = header("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  EXPECT(!old->failed() && !old->expects_continue());
 }
 
 }  // namespace

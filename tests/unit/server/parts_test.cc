@@ -122,6 +122,13 @@ TEST(lossy_utf8) {
   EXPECT_EQ(lossy("\xE2\x82"), r);
 }
 
+TEST(cut_in_whole_characters) {
+  const std::string text = "a\xC3\xA9\xF0\x9F\x98\x80";
+  const size_t want[] = {0, 1, 1, 3, 3, 3, 3, 7, 7};
+  for (size_t bytes = 0; bytes < std::size(want); ++bytes)
+    EXPECT_EQ(std::string(cut(text, bytes)), text.substr(0, want[bytes]));
+}
+
 std::string refusal(const std::string& body, bool chat = true) {
   try {
     const json::value value = parse_body(body, {});

@@ -310,6 +310,14 @@ TEST(what_cannot_be_served) {
   options.name = "";
   EXPECT_EQ(lmn_server_engine_add(server.get(), engine.get(), &options, nullptr),
             LMN_OK);  // "null"
+  for (const char* name : {"a b", "\xC3", "\xED\xA0\x80", "a\n", "\x7F"}) {
+    options.name = name;
+    failure = attempt([&](lmn_error** err) {
+      return lmn_server_engine_add(server.get(), engine.get(), &options, err);
+    });
+    EXPECT_EQ(failure.status, LMN_INVALID_ARGUMENT);
+    EXPECT(contains(failure.message, "UTF-8 without spaces"));
+  }
   auto taken = sized<lmn_server_options>();
   taken.port = info_of(server.get()).port;
   lmn_server* second = nullptr;
