@@ -15,12 +15,14 @@ function(lmn_check_boost folder found)
   endif()
 endfunction()
 
-if(NOT LMN_BOOST_INCLUDE)
+lmn_check_boost("${LMN_BOOST_INCLUDE}" found)  # what an earlier run found may be gone: pip builds in a place of its own
+if(NOT found)
   set(candidates ${CMAKE_PREFIX_PATH} $ENV{BOOST_ROOT} ${CMAKE_SYSTEM_PREFIX_PATH})
   list(TRANSFORM candidates APPEND /include)
   set(code "import importlib.metadata as m; print(m.distribution('cmeel-boost').locate_file('cmeel.prefix/include'), end='')")
-  foreach(python IN ITEMS ${Python_EXECUTABLE} ${Python3_EXECUTABLE} ${PYTHON_EXECUTABLE} $ENV{VIRTUAL_ENV}/bin/python
-                          ${PROJECT_SOURCE_DIR}/.venv/bin/python python3)
+  # The tree's own .venv first: its place stays the same from build to build.
+  foreach(python IN ITEMS ${PROJECT_SOURCE_DIR}/.venv/bin/python $ENV{VIRTUAL_ENV}/bin/python ${Python_EXECUTABLE}
+                          ${Python3_EXECUTABLE} ${PYTHON_EXECUTABLE} python3)
     execute_process(COMMAND ${python} -c "${code}" OUTPUT_VARIABLE folder ERROR_QUIET RESULT_VARIABLE failure)
     if(failure EQUAL 0)
       list(APPEND candidates ${folder})

@@ -275,10 +275,14 @@ def has_package(name: str) -> bool:
     return works(VENV_PYTHON, "-c", f"import importlib.metadata; importlib.metadata.version({name!r})", cwd="/")
 
 
-def ensure_test_modules() -> None:
+def ensure_boost() -> None:
+    """Boost's headers where builds of the package and of the tests both find them, so that nothing is compiled twice."""
     if not has_package("cmeel-boost"):
         say("installing cmeel-boost (Boost's headers)")
         pip_install("--no-deps", "cmeel-boost")
+
+
+def ensure_test_modules() -> None:
     for module in ("pytest", "gguf", "onnx"):  # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes
         if not has_module(module):
             say(f"installing {module}")
@@ -321,6 +325,7 @@ def set_up(purpose: str) -> None:
     ensure_venv()
     if purpose == "test":
         ensure_test_tools()
+        ensure_boost()
     ensure_package()
     ensure_model()
     if purpose == "test":
