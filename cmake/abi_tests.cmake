@@ -47,7 +47,7 @@ if(TARGET lmnative)
   set(flags "")
   if(LMN_SANITIZE)
     # GCC warns of uninitialised values in code that sanitizers have rewritten (its manual says so).
-    set(flags "--flags=-fsanitize=${LMN_SANITIZE} -fno-sanitize-recover=all -g -Wno-maybe-uninitialized")
+    set(flags "--flags=-fsanitize=${LMN_SANITIZE} -fno-sanitize-recover=all -O0 -g1 -Wno-maybe-uninitialized")
   else()
     add_test(NAME abi_install
              COMMAND ${lmn_python} ${PROJECT_SOURCE_DIR}/tests/abi/install_test.py ${PROJECT_BINARY_DIR}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs every case of every operator on every CPU target that this machine has; a kernel that
-// targets have in common, for one of them. Usage: conformance [WORD | !WORD], where only cases
-// whose "target op case" contains WORD, or does not, are run. Ends with "N passed, N failed".
+// targets have in common, for one of them. Usage: conformance [WORD… | !WORD], where only cases
+// whose "target op case" contains one of the words, or does not contain it, are run. Ends with "N
+// passed, N failed".
 #include "conformance.h"
 
 #include <algorithm>
@@ -38,20 +39,26 @@ void run_parts(const KernelTable& table, ops::Op op, const void* args, int parts
   }
 }
 
-Packed pack(const KernelTable& table, const ops::PackRequest& request, int parts) {
+ops::PackedMatrix PackedOnce::get(const KernelTable& table, const ops::PackRequest& request,
+                                  int parts) {
+  if (table_ == &table && parts_ == parts) return matrix_;
   Result<ops::PackedMatrix> matrix = table.plan_pack(request);
   if (!matrix.ok()) {
     std::fprintf(stderr, "plan_pack: %s\n", std::string(matrix.status().message()).c_str());
-    return Packed{{}, Bytes(0)};
+    return {};
   }
-  Packed packed{*matrix, Bytes(static_cast<size_t>(matrix->bytes))};
+  table_ = &table;
+  parts_ = parts;
+  matrix_ = *matrix;
+  bytes_ = Bytes(static_cast<size_t>(matrix_.bytes));
   for (int part = 0; part < parts; ++part) {
     ops::Worker worker;
     worker.part = part;
     worker.parts = parts;
-    table.pack(request, packed.matrix, packed.bytes.data(), worker);
+    table.pack(request, matrix_, bytes_.data(), worker);
   }
-  return packed;
+  matrix_.data = bytes_.data();
+  return matrix_;
 }
 
 uint32_t Random::next() {
@@ -96,6 +103,12 @@ std::vector<std::byte> Random::weights(DType type, int64_t rows, int64_t columns
 
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 bool same_bits(const std::vector<float>& a, const float* b) {
   return a.empty() || std::memcmp(a.data(), b, a.size() * sizeof(float)) == 0;
 }
@@ -128,9 +141,11 @@ std::string check(const Case& c, const KernelTable& table) {
     return text;
   }
   // Every row alone, and some ranges; every number of rows at both ends where there are up to 40.
+  // Under AddressSanitizer, which takes minutes, at the last end alone: it is past that one that a
+  // read is seen.
   std::vector<Range> ranges;
   for (int64_t n = 1; n <= c.rows && c.rows <= 40; ++n) {
-    ranges.push_back({0, n});
+    if (!kSanitized) ranges.push_back({0, n});
     ranges.push_back({c.rows - n, n});
   }
   const int64_t step = c.rows > 20 ? 7 : 1;
@@ -155,9 +170,10 @@ std::string check(const Case& c, const KernelTable& table) {
 
 int main(int argc, char** argv) {
   using namespace conformance;
-  std::string word = argc > 1 ? argv[1] : "";
-  const bool others = word.starts_with('!');
-  if (others) word.erase(0, 1);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) words.emplace_back();
+  const bool others = words[0].starts_with('!');
+  if (others) words[0].erase(0, 1);
   int passed = 0, failed = 0;
   std::vector<std::pair<std::string, std::vector<Case>>> suites;
 #define LMN_OP(e, name, Args, text) suites.emplace_back(name, cases_of_##e());
@@ -176,7 +192,10 @@ int main(int argc, char** argv) {
       int good = 0;
       for (const Case& c : cases) {
         const std::string name = std::string(target) + " " + op + " " + c.name;
-        if ((name.find(word) == std::string::npos) != others) continue;
+        const bool named = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+          return name.find(word) != std::string::npos;
+        });
+        if (named == others) continue;
         if (c.offered && !c.offered((*device)->kernels())) continue;
         const std::string wrong = check(c, (*device)->kernels());
         if (wrong.empty()) {

@@ -23,7 +23,7 @@ class Bytes {
   Bytes(const Bytes& other) : Bytes(other.size_) {
     std::copy(other.data(), other.data() + size_, data());
   }
-  Bytes& operator=(const Bytes&) = delete;
+  Bytes& operator=(Bytes&& other) = default;
   std::byte* data() {
     const auto at = reinterpret_cast<uintptr_t>(storage_.data());
     return storage_.data() + (64 - at % 64) % 64;
@@ -69,12 +69,19 @@ struct WorkerMemory {
 void run_parts(const lmn::ops::KernelTable& table, lmn::ops::Op op, const void* args, int parts,
                const WorkerMemory& memory = {});
 
-// A matrix packed by the table, with the memory it lives in.
-struct Packed {
-  lmn::ops::PackedMatrix matrix;
-  Bytes bytes;
+// A matrix packed by a table, as long as the same table asks for it alone: rows in any range are to
+// have the bits of all, and packing is half of what that takes.
+class PackedOnce {
+ public:
+  lmn::ops::PackedMatrix get(const lmn::ops::KernelTable& table,
+                             const lmn::ops::PackRequest& request, int parts);
+
+ private:
+  const lmn::ops::KernelTable* table_ = nullptr;
+  int parts_ = 0;
+  lmn::ops::PackedMatrix matrix_;
+  Bytes bytes_;
 };
-Packed pack(const lmn::ops::KernelTable& table, const lmn::ops::PackRequest& request, int parts);
 
 // Deterministic values: floats in [-1, 1) with a few larger ones, and weights of any file type with
 // sane scales.

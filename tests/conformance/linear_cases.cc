@@ -38,7 +38,9 @@ struct LinearData {
   std::vector<std::vector<std::byte>> weights;
   std::vector<TensorView> pieces;
   std::vector<float> x, bias, residual;
+  Bytes input;  // x as the kernel takes it: quantised by the reference for everybody
   int64_t n = 0, outputs = 0;
+  PackedOnce packed;
 };
 
 std::string describe(const LinearShape& s) {
@@ -68,7 +70,7 @@ void fill_integers(DType type, std::vector<std::byte>* weights) {
               weights->begin() + static_cast<ptrdiff_t>(at + end), std::byte{0xFF});
 }
 
-std::shared_ptr<const LinearData> make_linear(const LinearShape& s) {
+std::shared_ptr<LinearData> make_linear(const LinearShape& s) {
   auto d = std::make_shared<LinearData>();
   d->shape = s;
   Random random(static_cast<uint64_t>(s.columns * 131 + s.rows * 7 + s.pieces[0].second));
@@ -87,28 +89,24 @@ std::shared_ptr<const LinearData> make_linear(const LinearShape& s) {
     for (size_t i = 0; i < d->x.size(); ++i)  // rows of one sign each
       d->x[i] = i / static_cast<size_t>(s.columns) % 2 == 0 ? 1.0f : -1.0f;
   }
+  if (s.input != DType::kF32) {
+    d->input = Bytes(static_cast<size_t>(s.rows * row_bytes(s.input, s.columns)));
+    const ops::QuantizeArgs q{s.rows, d->x.data(), {d->input.data(), 0}, s.columns, s.input};
+    run_parts(ops::reference_kernels(), Op::kQuantize, &q, 1);
+  }
   d->bias = random.floats(d->n);
   d->residual = random.floats(s.rows * d->outputs);
   return d;
 }
 
-std::vector<float> run_linear(const LinearData& d, const KernelTable& table, Range range,
-                              int parts) {
+std::vector<float> run_linear(LinearData& d, const KernelTable& table, Range range, int parts) {
   const LinearShape& s = d.shape;
-  const DType type = s.input;
-  const Packed packed = pack(table, {d.pieces, type, s.interleaved}, parts);
-  ops::PackedMatrix matrix = packed.matrix;
-  matrix.data = packed.bytes.data();
-
-  // The input is quantised by the reference for everybody, so that only products are compared.
-  const float* x = d.x.data() + range.begin * s.columns;
-  Bytes input(static_cast<size_t>(range.count * row_bytes(type, s.columns)));
-  if (type == DType::kF32) {
-    std::copy_n(x, range.count * s.columns, input.floats());
-  } else {
-    const ops::QuantizeArgs q{range.count, x, {input.data(), 0}, s.columns, type};
-    run_parts(ops::reference_kernels(), Op::kQuantize, &q, 1);
-  }
+  const ops::PackedMatrix matrix = d.packed.get(table, {d.pieces, s.input, s.interleaved}, parts);
+  const int64_t row = row_bytes(s.input, s.columns);
+  const std::byte* all = s.input == DType::kF32 ? reinterpret_cast<const std::byte*>(d.x.data())
+                                                : std::as_const(d.input).data();
+  Bytes input(static_cast<size_t>(range.count * row));
+  std::copy_n(all + range.begin * row, range.count * row, input.data());
   std::vector<float> y(static_cast<size_t>(range.count * d.outputs), -1.0f);
   const float* residual = d.residual.data() + range.begin * d.outputs;
   if (s.in_place) std::copy_n(residual, y.size(), y.data());
@@ -207,6 +205,7 @@ std::vector<Case> cases_of_Embedding() {
         Random random(static_cast<uint64_t>(rows) + 3);
         const auto weights =
             std::make_shared<std::vector<std::byte>>(random.weights(type, vocab, columns));
+        const auto packed = std::make_shared<PackedOnce>();
         std::vector<int32_t> ids;
         for (int64_t t = 0; t < rows; ++t)
           ids.push_back(t == 0 ? 44 : static_cast<int32_t>(random.next() % 45));
@@ -217,9 +216,8 @@ std::vector<Case> cases_of_Embedding() {
         c.tolerance = 1e-6;
         c.run = [=](const KernelTable& table, Range range, int parts) {
           const TensorView piece{type, Shape{vocab, columns}, weights->data()};
-          const Packed packed = pack(table, {std::span(&piece, 1), input, false}, parts);
-          ops::PackedMatrix matrix = packed.matrix;
-          matrix.data = packed.bytes.data();
+          const ops::PackedMatrix matrix =
+              packed->get(table, {std::span(&piece, 1), input, false}, parts);
           std::vector<float> y(static_cast<size_t>(range.count * columns));
           const ops::EmbeddingArgs a{range.count, &matrix, ids.data() + range.begin, y.data(),
                                      columns};
