@@ -66,6 +66,10 @@ Failure open_unix(const std::string& path, uint32_t mode, Listening* out) {
     ::close(descriptor);
     return io_failure(path, errno_text(why));
   }
+  if (::lstat(path.c_str(), &found) == 0) {
+    out->device = found.st_dev;
+    out->inode = found.st_ino;
+  }
   out->sockets.push_back({descriptor, true});
   out->address = "unix:" + path;
   return {};
@@ -153,6 +157,13 @@ std::string name_of(const sockaddr_storage& peer) {
 Failure open_listening(const Config& config, Listening* out) {
   return config.unix_path.empty() ? open_tcp(config.host, config.port, out)
                                   : open_unix(config.unix_path, config.unix_mode, out);
+}
+
+void remove_unix_socket(const Config& config, const Listening& listening) {
+  struct stat found {};
+  if (config.unix_path.empty() || ::lstat(config.unix_path.c_str(), &found) != 0) return;
+  if (found.st_dev == listening.device && found.st_ino == listening.inode)
+    (void)::unlink(config.unix_path.c_str());
 }
 
 Acceptor::Acceptor(Server& server, ListeningSocket socket)

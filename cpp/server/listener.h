@@ -26,10 +26,14 @@ struct Listening {
   std::vector<ListeningSocket> sockets;
   std::string address;  // "http://127.0.0.1:8080" or "unix:/run/lmnative.sock"
   uint32_t port = 0;
+  uint64_t device = 0, inode = 0;  // of the UNIX socket in its folder
 };
 
 // Opens what the configuration asks for. A failure names the address and the reason.
 Failure open_listening(const Config& config, Listening* out);
+
+// Takes the UNIX socket out of its folder, unless something else has its place by now.
+void remove_unix_socket(const Config& config, const Listening& listening);
 
 // One socket's accepting. Everything on thread 0.
 class Acceptor {

@@ -296,7 +296,7 @@ bool Server::stop(uint64_t grace_ns) {
   run_on(0, [&] {
     for (const auto& acceptor : acceptors_) acceptor->close();
   });
-  if (!config_.unix_path.empty()) (void)::unlink(config_.unix_path.c_str());
+  remove_unix_socket(config_, listening_);
   stopped_quietly_ = wait_until_quiet();
   if (!stopped_quietly_) {
     stopped_quietly_ = counters_.requests.load(std::memory_order_relaxed) == 0;
