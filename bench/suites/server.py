@@ -7,8 +7,8 @@ first one, without the engine.
 server.streams: 10,000 idle connections and as many streams of a token a second: p99 of how late tokens come, memory of
 a connection (growth of the process), p99 of a new connection's completion beside them. A stream or a connection that is
 dropped fails the check.
-server.chat.cN: N clients, short chat prompts, answers of 32 tokens, streamed; one_rps: completions of one token. The
-peer has the same file and threads; it is built for AVX2, and so are our kernels where it takes part."""
+server.chat.cN: N clients, short chat prompts, answers of 32 tokens, streamed; one_rps: completions of one token to one
+word. The peer has the same file and threads; it is built for AVX2, and so are our kernels where it takes part."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ TOKENS = 32
 STREAMS = 10_000
 DESCRIPTORS = 65_536
 OTHER_DESCRIPTORS = 128  # of a process, beside its connections
+WORD = "Hi"  # the prompt of completions of one token: what is measured is a request's way, and a step
 NULL_CLIENTS = 8
 NULL_CROWD = 64
 
@@ -198,9 +199,7 @@ def chat_suite(context: harness.Context, load: Load) -> None:
         def measure(kind: str, metric: str, into: dict[str, list[dict]], arguments: tuple, name: str) -> float:
             nonlocal counted
             counted += 1  # prompts differ from their beginning on, as those of strangers do
-            prompt = (
-                f"%u is a number, and so is {counted}: write about both." if kind == "chat" else f"%u, {counted}, and"
-            )
+            prompt = f"%u is a number, and so is {counted}: write about both." if kind == "chat" else WORD
             run = ours_checked if name == "lmnative" else Load.__call__
             into.setdefault(name, []).append(run(load, kind, ports[name], *arguments, prompt))
             return into[name][-1][metric]
