@@ -142,12 +142,13 @@ Failure Server::remove(std::string_view name) {
     if (models_.forget_load(name)) return {};
     return {LMN_NOT_FOUND, "no model named " + json_quoted(lossy(name)) + " is served"};
   }
-  end_work(model.get(), ApiError(503, "the model " + model->quoted_name + " was unloaded", "model",
-                                 "model_unloaded"));
+  end_work(model, ApiError(503, "the model " + model->quoted_name + " was unloaded", "model",
+                           "model_unloaded"));
   return {};
 }
 
-void Server::end_work(const void* model, const ApiError& why) {
+// The threads hold the model until they have looked: no other one can have its address meanwhile.
+void Server::end_work(const std::shared_ptr<ServedModel>& model, const ApiError& why) {
   for (const auto& thread : threads_) {
     IoThread& of = *thread;
     thread->post([this, &of, model, why] {
@@ -156,13 +157,13 @@ void Server::end_work(const void* model, const ApiError& why) {
         Work* const work = connection->work();
         if (work == nullptr) {  // the helper is at it
           if (model == nullptr && connection->answering()) connection->refuse(why);
-        } else if (model == nullptr || work->model() == model) {
+        } else if (model == nullptr || work->model() == model.get()) {
           work->give_up(why);
         }
       }
       if (of.index() != 0) return;
-      std::erase_if(pumps_, [model](const auto& pump) {
-        const bool gone = model != nullptr && pump->engine() == model;
+      std::erase_if(pumps_, [&model](const auto& pump) {
+        const bool gone = model != nullptr && pump->engine() == model.get();
         if (gone) pump->stop();
         return gone;
       });

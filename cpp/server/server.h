@@ -72,7 +72,8 @@ class Server {
   void start();
   // Runs on thread `index`, and returns when it has.
   void run_on(uint32_t index, const std::function<void()>& function);
-  void end_work(const void* model, const ApiError& why);  // of all threads; null: any model's
+  // Of all threads; null: any model's.
+  void end_work(const std::shared_ptr<ServedModel>& model, const ApiError& why);
   bool wait_until_quiet();
 
   const Config config_;
