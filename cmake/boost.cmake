@@ -15,18 +15,26 @@ function(lmn_check_boost folder found)
   endif()
 endfunction()
 
+# Where the cmeel-boost of an interpreter has them.
+function(lmn_boost_of python list)
+  set(code "import importlib.metadata as m; print(m.distribution('cmeel-boost').locate_file('cmeel.prefix/include'), end='')")
+  execute_process(COMMAND ${python} -c "${code}" OUTPUT_VARIABLE folder ERROR_QUIET RESULT_VARIABLE failure)
+  if(failure EQUAL 0)
+    list(APPEND ${list} ${folder})
+    set(${list} ${${list}} PARENT_SCOPE)
+  endif()
+endfunction()
+
 lmn_check_boost("${LMN_BOOST_INCLUDE}" found)  # what an earlier run found may be gone: pip builds in a place of its own
 if(NOT found)
-  set(candidates ${CMAKE_PREFIX_PATH} $ENV{BOOST_ROOT} ${CMAKE_SYSTEM_PREFIX_PATH})
-  list(TRANSFORM candidates APPEND /include)
-  set(code "import importlib.metadata as m; print(m.distribution('cmeel-boost').locate_file('cmeel.prefix/include'), end='')")
-  # The tree's own .venv first: its place stays the same from build to build.
-  foreach(python IN ITEMS ${PROJECT_SOURCE_DIR}/.venv/bin/python $ENV{VIRTUAL_ENV}/bin/python ${Python_EXECUTABLE}
-                          ${Python3_EXECUTABLE} ${PYTHON_EXECUTABLE} python3)
-    execute_process(COMMAND ${python} -c "${code}" OUTPUT_VARIABLE folder ERROR_QUIET RESULT_VARIABLE failure)
-    if(failure EQUAL 0)
-      list(APPEND candidates ${folder})
-    endif()
+  set(candidates)
+  lmn_boost_of(${PROJECT_SOURCE_DIR}/.venv/bin/python candidates)  # first: it stays the same from build to build
+  foreach(prefix IN LISTS CMAKE_PREFIX_PATH CMAKE_SYSTEM_PREFIX_PATH)
+    list(APPEND candidates ${prefix}/include)
+  endforeach()
+  foreach(python IN ITEMS $ENV{VIRTUAL_ENV}/bin/python ${Python_EXECUTABLE} ${Python3_EXECUTABLE} ${PYTHON_EXECUTABLE}
+                          python3)
+    lmn_boost_of(${python} candidates)
   endforeach()
   foreach(folder IN LISTS candidates)
     lmn_check_boost(${folder} found)
