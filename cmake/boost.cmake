@@ -15,10 +15,10 @@ function(lmn_check_boost folder found)
   endif()
 endfunction()
 
-# Where the cmeel-boost of an interpreter has them.
+# Where the cmeel-boost of an interpreter has them; ARGN are options for it.
 function(lmn_boost_of python list)
   set(code "import importlib.metadata as m; print(m.distribution('cmeel-boost').locate_file('cmeel.prefix/include'), end='')")
-  execute_process(COMMAND ${python} -c "${code}" OUTPUT_VARIABLE folder ERROR_QUIET RESULT_VARIABLE failure)
+  execute_process(COMMAND ${python} ${ARGN} -c "${code}" OUTPUT_VARIABLE folder ERROR_QUIET RESULT_VARIABLE failure)
   if(failure EQUAL 0)
     list(APPEND ${list} ${folder})
     set(${list} ${${list}} PARENT_SCOPE)
@@ -28,7 +28,8 @@ endfunction()
 lmn_check_boost("${LMN_BOOST_INCLUDE}" found)  # what an earlier run found may be gone: pip builds in a place of its own
 if(NOT found)
   set(candidates)
-  lmn_boost_of(${PROJECT_SOURCE_DIR}/.venv/bin/python candidates)  # first: it stays the same from build to build
+  # The tree's own first, which stays the same from build to build; -I: not what pip puts before it.
+  lmn_boost_of(${PROJECT_SOURCE_DIR}/.venv/bin/python candidates -I)
   foreach(prefix IN LISTS CMAKE_PREFIX_PATH CMAKE_SYSTEM_PREFIX_PATH)
     list(APPEND candidates ${prefix}/include)
   endforeach()
