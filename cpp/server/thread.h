@@ -33,7 +33,11 @@ class Thread {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   Thread(Thread&&) noexcept = default;
-  Thread& operator=(Thread&&) noexcept = default;
+  Thread& operator=(Thread&& other) noexcept {
+    join();
+    thread_ = std::move(other.thread_);
+    return *this;
+  }
   ~Thread() { join(); }
 
   void join() {

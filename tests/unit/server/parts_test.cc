@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "server/generation_request.h"
 #include "server/json.h"
 #include "server/slots.h"
+#include "server/thread.h"
 #include "server/trace_context.h"
 #include "server/utf8.h"
 #include "testing.h"
@@ -120,6 +122,20 @@ TEST(lossy_utf8) {
             "a" + r + r + r + "b" + r + "c" + r + r + "d");
   EXPECT_EQ(lossy("\xC0\xAF\xED\xA0\x80\xF4\x90\x80\x80"), r + r + r + r + r + r + r + r + r);
   EXPECT_EQ(lossy("\xE2\x82"), r);
+}
+
+TEST(a_thread_that_gives_way_to_another_is_joined) {
+  std::atomic<int> ended{0};
+  const auto body = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ++ended;
+  };
+  std::vector<Thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back("test", body);
+  threads.erase(threads.begin());
+  EXPECT(ended >= 1);
+  threads.clear();
+  EXPECT_EQ(ended.load(), 3);
 }
 
 TEST(cut_in_whole_characters) {
