@@ -2,11 +2,13 @@
 #include "server/access_log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "server/clock.h"
@@ -14,7 +16,9 @@
 namespace lmn::server {
 
 AccessLog::AccessLog(int descriptor)
-    : descriptor_(descriptor), give_up_ns_(std::numeric_limits<int64_t>::max()) {
+    : descriptor_(descriptor == 0 ? 0 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3)),
+      give_up_ns_(std::numeric_limits<int64_t>::max()) {
+  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "the log");
   if (enabled()) thread_ = Thread("lmn-log", [this] { write_until_closed(); });
 }
 
@@ -26,6 +30,7 @@ AccessLog::~AccessLog() {
   }
   added_.notify_one();
   thread_.join();
+  if (enabled()) ::close(descriptor_);
 }
 
 void AccessLog::add(std::string_view line) {

@@ -19,7 +19,7 @@ class AccessLog {
  public:
   static constexpr size_t kMaxWaitingBytes = 4 << 20;
 
-  // 0: no log. The descriptor is borrowed.
+  // 0: no log. Writes to a duplicate of the descriptor. Throws std::system_error.
   explicit AccessLog(int descriptor);
   ~AccessLog();  // after it has written what was added, where the reader takes it within a second
   AccessLog(const AccessLog&) = delete;

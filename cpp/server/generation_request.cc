@@ -16,6 +16,7 @@ constexpr int64_t kMaxI32 = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxBiases = 1024;
 constexpr size_t kMaxPrompts = 2048;
+constexpr size_t kMaxAnswers = 2048;
 constexpr int64_t kMaxSamples = 64;
 constexpr int64_t kMaxTopLogprobs = 20;
 
@@ -343,6 +344,11 @@ GenerationRequest read_completion_request(const Fields& fields) {
   if (const auto top = fields.integer("logprobs", 0, kMaxTopLogprobs)) {
     out.logprobs = true;
     out.top_logprobs = static_cast<uint32_t>(*top);
+  }
+  if (out.prompts.size() * out.n > kMaxAnswers) {
+    throw bad_field("n", "times the number of prompts is " +
+                             std::to_string(out.prompts.size() * out.n) + "; a request gets " +
+                             std::to_string(kMaxAnswers) + " answers at most");
   }
   out.echo = fields.boolean("echo").value_or(false);
   if (out.echo && out.logprobs) {

@@ -69,8 +69,8 @@ typedef struct lmn_server_options {
   uint64_t cors_origin_count;
   lmn_chat_fn chat; /* or NULL */
   void *chat_user;
-  int32_t log_descriptor; /* one line of JSON for each request is written to it; 0: no log. Borrowed
-                             until destroy; what it does not take in time is dropped and counted */
+  int32_t log_descriptor; /* one line of JSON for each request is written to a duplicate of it; 0:
+                             no log. What it does not take in time is dropped and counted */
   uint32_t reserved;
 } lmn_server_options;
 

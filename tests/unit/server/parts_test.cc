@@ -203,6 +203,10 @@ TEST(completion_fields_are_checked) {
   EXPECT_EQ(refusal(R"({"prompt":"a","suffix":"b"})", false), "suffix|unsupported_parameter");
   EXPECT_EQ(refusal(R"({"prompt":"a","best_of":2})", false), "best_of|unsupported_value");
   EXPECT_EQ(refusal(R"({"prompt":"a","best_of":2,"n":2})", false), "");
+  std::string many = R"("a")";
+  for (int i = 1; i < 33; ++i) many += R"(,"a")";
+  EXPECT_EQ(refusal(R"({"prompt":[)" + many + R"(],"n":64})", false), "n|invalid_value");
+  EXPECT_EQ(refusal(R"({"prompt":[)" + many + R"(],"n":62})", false), "");
 }
 
 TEST(strings_are_escaped) {
