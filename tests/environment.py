@@ -276,7 +276,7 @@ def has_package(name: str) -> bool:
 
 
 def ensure_boost() -> None:
-    """Boost's headers where builds of the package and of the tests both find them, so that nothing is compiled twice."""
+    """Boost's headers where builds of the package and of the tests both find them: nothing is compiled twice."""
     if not has_package("cmeel-boost"):
         say("installing cmeel-boost (Boost's headers)")
         pip_install("--no-deps", "cmeel-boost")

@@ -19,6 +19,9 @@ const char* type_of(int status) {
       return "rate_limit_error";
     case 503:
       return "overloaded_error";
+    case 501:
+    case 505:
+      return "invalid_request_error";
     default:
       return status < 500 ? "invalid_request_error" : "server_error";
   }

@@ -264,7 +264,10 @@ void Generation::submit() {
     });
     if (failure.failed()) {
       drop_all();
-      throw api_error(failure);
+      ApiError error = api_error(failure);
+      const bool is_prompt = error.param == "prompt" || error.code == "context_length_exceeded";
+      if (is_prompt) error.param = request_.chat ? "messages" : "prompt";
+      throw error;
     }
     part.handle.reset(handle);
   }

@@ -226,7 +226,11 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
       failure = {LMN_OUT_OF_MEMORY, error.what()};
     }
     if (failure.failed()) {
-      models_.set_load(name, {0, true, failure.message});
+      // Options are named as the client named them.
+      constexpr std::string_view kPrefix = "lmn_engine_options.";
+      std::string why = failure.message;
+      for (size_t at; (at = why.find(kPrefix)) != std::string::npos;) why.erase(at, kPrefix.size());
+      models_.set_load(name, {0, true, std::move(why)});
     } else {
       models_.end_load(name);
     }

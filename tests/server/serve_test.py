@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import lmnative
 import pytest
+from conftest import wait_until
 from serving import SLOW, TIMEOUT, events, read_all, send
 
 COMMAND = [sys.executable, "-m", "lmnative", "serve"]
@@ -73,7 +74,7 @@ def start_stream(match: re.Match, tokens: int = 300) -> http.client.HTTPResponse
     return answer
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_lets_streams_end(number):
     with serving("--port", "0", "--no-page", SLOW) as (process, match):
         assert (match[1], match[4]) == ("null", None)
@@ -165,17 +166,48 @@ def test_several_models_and_a_warning():
         (["null:", "--host", "192.0.2.1", "--api-key-file", "KEYS"], 1, "192.0.2.1"),
         (["null:", "--unix-socket", "/absent/socket"], 1, "/absent/socket"),
         (["absent.gguf", "--port", "0"], 1, "absent.gguf"),
+        (["null:", "--api-key-file", "BYTES"], 2, "line 2 of "),
+        (["null:", "--api-key-file", "KEYS", "--admin-key-file", "KEYS"], 2, "admin key"),
+        (["null:", "--cors-origin", "example.com"], 2, "--cors-origin example.com"),
+        (["null:", "--cors-origin", "https://example.com/"], 2, "--cors-origin https://example.com/"),
+        (["null:", "--unix-socket", "/tmp/socket", "--port", "80"], 2, "--unix-socket"),
+        (["null:", "--unix-mode", "660"], 2, "--unix-mode"),
     ],
 )
 def test_errors(tmp_path, arguments, code, message):
     keys = tmp_path / "keys"
     keys.write_text("key")
     keys.chmod(0o600)
-    words = [str(keys) if word == "KEYS" else word for word in arguments]
+    octets = tmp_path / "octets"
+    octets.write_bytes(b"key\n\xff\xfe\n")
+    octets.chmod(0o600)
+    files = {"KEYS": str(keys), "BYTES": str(octets)}
+    words = [files.get(word, word) for word in arguments]
     done = subprocess.run([*COMMAND, *words], capture_output=True, encoding="utf-8", timeout=TIMEOUT)
     assert (done.returncode, done.stdout) == (code, "")
     lines = [line for line in done.stderr.splitlines() if not line.startswith("lmnative: warning: ")]
     assert len(lines) == 1 and lines[0].startswith("lmnative: error: ") and message in lines[0], done.stderr
+
+
+def test_a_key_that_is_set_and_empty():
+    done = subprocess.run(
+        [*COMMAND, "null:"],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+        env={**os.environ, "LMNATIVE_API_KEY": ""},
+    )
+    assert done.returncode == 2 and "LMNATIVE_API_KEY is set and empty" in done.stderr
+
+
+def test_a_log_that_cannot_be_written():
+    with serving("--port", "0", "--log", "/dev/full", "null:vocab=300") as (process, match):
+        for _ in range(3):
+            assert send(connection(match), "GET", "/health/live").status == 200
+        assert wait_until(lambda: b"lmnative_http_log_lost_total 3" in send(connection(match), "GET", "/metrics").body)
+        process.terminate()
+        code, said = ended(process)
+    assert code == 0 and "lines of the log were lost" in said
 
 
 def test_a_port_in_use():

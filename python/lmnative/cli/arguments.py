@@ -154,12 +154,18 @@ def _add_serve(serve: Parser) -> None:
     add = serve.add_argument
     add("models", metavar="MODEL", nargs="+", help=f"{MODEL_HELP}; NAME=MODEL serves it under that name")
     add("--host", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1, this machine only)")
-    add("--port", type=int, default=8080, metavar="N", help="port to listen on, 0 for a free one (default: 8080)")
+    add("--port", type=int, metavar="N", help="port to listen on, 0 for a free one (default: 8080)")
     add("--unix-socket", metavar="PATH", help="listen on a UNIX socket instead")
     add("--unix-mode", type=_octal, metavar="MODE", help="permissions of the UNIX socket, in octal (default: 600)")
     add("--api-key-file", metavar="FILE", help="keys, one a line, of which requests need one (also: LMNATIVE_API_KEY)")
     add("--admin-key-file", metavar="FILE", help="keys that open /admin as well (also: LMNATIVE_ADMIN_KEY)")
-    add("--cors-origin", action="append", default=[], metavar="ORIGIN", help="whose pages browsers let in; repeatable")
+    add(
+        "--cors-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="whose pages may use it, as https://example.com; repeatable",
+    )
     add("--io-threads", type=int, metavar="N", help="threads for connections (default: 1; 2 from 16 CPUs on)")
     add("--max-connections", type=int, metavar="N", help="connections at once (default: 65536)")
     add("--max-requests", type=int, metavar="N", help="requests at once, more get 429 (default: 16384)")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """lmnative serve: models over HTTP until a signal comes.
 
-It listens before models are loaded (/health/ready says 503 until then). The first SIGTERM or SIGINT lets what runs come
-to its end within the grace time; the next one ends all at once.
+It listens before models are loaded (/health/ready says 503 until then). The first SIGTERM, SIGINT or SIGHUP lets what
+runs come to its end within the grace time; the next one ends all at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from lmnative.engine import Engine
 from lmnative.sampling import integer
 from lmnative.server import Server, served_name
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal has gone
+DEFAULT_PORT = 8080
 API_KEY, ADMIN_KEY = "LMNATIVE_API_KEY", "LMNATIVE_ADMIN_KEY"
 
 
@@ -43,13 +44,21 @@ def run(options: argparse.Namespace) -> int:
     models = dict(_named(text) for text in options.models)
     if len(models) < len(options.models):
         raise UsageError("two models have the same name; NAME=MODEL gives each its own")
+    if options.unix_socket is not None and (options.host is not None or options.port is not None):
+        raise UsageError("--unix-socket goes without --host and --port")
+    if options.unix_mode is not None and options.unix_socket is None:
+        raise UsageError("--unix-mode goes with --unix-socket")
+    for origin in options.cors_origin:
+        _check_origin(origin)
     api_keys, admin_keys = _keys(options.api_key_file, API_KEY), _keys(options.admin_key_file, ADMIN_KEY)
+    if set(api_keys) & set(admin_keys):
+        raise UsageError("a key is an API key and an admin key: whoever has it could unload models")
     if options.unix_socket is None and not api_keys and not _is_loopback(options.host):
         _warn(f"{options.host} can be reached from other machines, and no API key is asked for: see --api-key-file")
     with _log(options.log) as log, _signals():
         server = Server(
             host=options.host,
-            port=options.port,
+            port=DEFAULT_PORT if options.port is None else options.port,
             unix_path=options.unix_socket,
             unix_mode=options.unix_mode,
             threads=None if options.io_threads is None else integer("io_threads", options.io_threads, 1, 64),
@@ -65,7 +74,10 @@ def run(options: argparse.Namespace) -> int:
         try:
             return _serve(server, models, options)
         finally:
+            lost = server.info().log_lost
             server.close()
+            if lost:
+                _warn(f"{lost} lines of the log were lost: it could not be written, or not in time")
 
 
 def _serve(server: Server, models: dict[str, str], options: argparse.Namespace) -> int:
@@ -126,17 +138,39 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _keys(file: str | None, variable: str) -> list[str]:
-    """The keys of a file and of the environment."""
-    keys = [key] if (key := os.environ.get(variable, "").strip()) else []
+    """The keys of the environment and of a file, one a line."""
+    keys = []
+    if (given := os.environ.get(variable)) is not None:
+        if not given.strip():
+            raise UsageError(f"the environment's {variable} is set and empty: unset it, or put a key in it")
+        keys.append(_key(given.strip(), f"the environment's {variable}"))
     if file is None:
         return keys
-    with open(file, encoding="utf-8") as lines:
+    with open(file, "rb") as lines:
         if os.fstat(lines.fileno()).st_mode & stat.S_IROTH:
             _warn(f"{file} can be read by every user of this machine: chmod 600 it")
-        keys += [line.strip() for line in lines if line.strip()]
-    if not keys:
+        of_file = [
+            _key(line.strip().decode("utf-8", "replace"), f"line {number} of {file}")
+            for number, line in enumerate(lines, 1)
+            if line.strip()
+        ]
+    if not of_file:
         raise UsageError(f"{file} has no key in it")
-    return keys
+    return keys + of_file
+
+
+def _key(text: str, source: str) -> str:
+    if not all("!" <= character <= "~" for character in text):
+        raise UsageError(f"{source} is no key: it has spaces or characters beyond ASCII, which no header can carry")
+    return text
+
+
+def _check_origin(origin: str) -> None:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(origin)
+    if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+        raise UsageError(f"--cors-origin {origin} is no origin: browsers write https://example.com; or give *")
 
 
 def _is_loopback(host: str | None) -> bool:
