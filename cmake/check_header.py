@@ -22,7 +22,7 @@ MODES = {
 # What may stand in a struct or be passed: fixed widths (size_t is pointer-wide), handles and pointers. No struct by
 # value, no bool, no enum, no int, no long.
 SCALARS = {"int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double", "lmn_status", "lmn_progress_fn",
-           "lmn_request_fn", "lmn_run_fn"}  # fmt: skip
+           "lmn_request_fn", "lmn_run_fn", "lmn_chat_fn", "lmn_tokenize_fn"}  # fmt: skip
 BASES = {"char", "void", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float",
          "struct DLManagedTensorVersioned"}  # fmt: skip
 
