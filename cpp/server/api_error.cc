@@ -87,7 +87,6 @@ std::string ApiError::json() const {
 }
 
 ApiError api_error(const Failure& failure) {
-  constexpr std::string_view kPrefix = "lmn_request_options.";
   // Fields of the API that messages of the library begin with.
   constexpr std::string_view kFields[] = {"prompt",
                                           "max_tokens",
@@ -104,9 +103,7 @@ ApiError api_error(const Failure& failure) {
                                           "stop",
                                           "n",
                                           "priority"};
-  std::string message = failure.message;
-  for (size_t at; (at = message.find(kPrefix)) != std::string::npos;)
-    message.erase(at, kPrefix.size());
+  std::string message = in_words_of_clients(failure.message);
   const std::string first = message.substr(0, message.find_first_of(" :["));
   const bool is_field =
       std::find(std::begin(kFields), std::end(kFields), first) != std::end(kFields);
@@ -116,6 +113,14 @@ ApiError api_error(const Failure& failure) {
       message.find("leaves no room for an answer") != std::string::npos)
     code = "context_length_exceeded";
   return {http_status(failure.status), std::move(message), std::move(param), std::move(code)};
+}
+
+std::string in_words_of_clients(std::string message) {
+  for (const std::string_view prefix : {"lmn_request_options.", "lmn_engine_options."}) {
+    for (size_t at; (at = message.find(prefix)) != std::string::npos;)
+      message.erase(at, prefix.size());
+  }
+  return message;
 }
 
 ApiError bad_field(std::string_view param, std::string_view problem, std::string_view code) {

@@ -29,6 +29,9 @@ struct ApiError : std::exception {
 // structs that the message names become `param`.
 ApiError api_error(const Failure& failure);
 
+// The message as a client knows it: fields without the names of the C ABI's structs.
+std::string in_words_of_clients(std::string message);
+
 // A 400 that names a field.
 ApiError bad_field(std::string_view param, std::string_view problem,
                    std::string_view code = "invalid_value");

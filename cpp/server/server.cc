@@ -226,11 +226,7 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
       failure = {LMN_OUT_OF_MEMORY, error.what()};
     }
     if (failure.failed()) {
-      // Options are named as the client named them.
-      constexpr std::string_view kPrefix = "lmn_engine_options.";
-      std::string why = failure.message;
-      for (size_t at; (at = why.find(kPrefix)) != std::string::npos;) why.erase(at, kPrefix.size());
-      models_.set_load(name, {0, true, std::move(why)});
+      models_.set_load(name, {0, true, in_words_of_clients(failure.message)});
     } else {
       models_.end_load(name);
     }
