@@ -329,9 +329,10 @@ TEST(an_answer_beside_a_long_prompt_keeps_its_pace) {
   EXPECT(collect(*prompt).tokens == reference_greedy(some_prompt(1, 4'000), 1));
   answer->cancel();
   EXPECT(answer->wait(10'000'000'000).ok());
-  ASSERT(modelled.size() > 100);
+  // Unpaced, 8 steps of 52 times an answer's; paced by a quiet clock, 400 of twice its time.
+  ASSERT(modelled.size() > 20);
   std::sort(modelled.begin(), modelled.end());
-  EXPECT(modelled[modelled.size() / 2] <= 3 * (kStepNs + kTokenNs));
+  EXPECT(modelled[modelled.size() / 2] <= 10 * (kStepNs + kTokenNs));
 }
 
 }  // namespace
