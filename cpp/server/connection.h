@@ -63,6 +63,10 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   HttpParser& request() { return *parser_; }
   std::string_view path() const { return path_; }
   void set_path(std::string_view path) { path_ = path; }
+  // Who answers it, found when its header was read.
+  using Handler = void (*)(Server&, Connection&);
+  Handler handler() const { return handler_; }
+  void set_handler(Handler function) { handler_ = function; }
   Record& record() { return record_; }
   const std::string& client() const { return client_; }
   // Counts requests: an answer that comes from elsewhere checks that it is still the one waited
@@ -133,6 +137,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   std::string out_;                     // bytes to be sent, from sent_ on
   size_t sent_ = 0;
   std::string path_;
+  Handler handler_ = nullptr;
   std::string origin_;
   Record record_;
   std::unique_ptr<Work> work_;

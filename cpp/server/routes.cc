@@ -177,7 +177,7 @@ bool is_preflight(Connection& connection) {
          connection.request().has_header("Access-Control-Request-Method");
 }
 
-void answer_preflight(Connection& connection) {
+void answer_preflight(Server&, Connection& connection) {
   connection.respond(204, {}, {},
                      "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE\r\n"
                      "Access-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
@@ -191,10 +191,8 @@ int hex_digit(char c) {
   return -1;
 }
 
-const Route& check(Server& server, Connection& connection) {
-  HttpParser& request = connection.request();
-  connection.set_path(path_of(request.target()));
-  check_origin(server.config(), connection);
+// The route of a request that may take it.
+const Route& check_route(const Config& config, Connection& connection) {
   std::string methods;
   const Route* const route = find_route(method_of(connection), connection.path(), &methods);
   if (route == nullptr && methods.empty()) {
@@ -207,26 +205,31 @@ const Route& check(Server& server, Connection& connection) {
     throw ApiError(405, std::string(connection.path()) + " takes " + methods, {},
                    "method_not_allowed");
   }
-  check_key(server.config(), connection, route->access);
-  if (route->method == "POST") check_content_type(request);
+  check_key(config, connection, route->access);
+  if (route->method == "POST") check_content_type(connection.request());
   return *route;
 }
 
 }  // namespace
 
 void Server::check_header(Connection& connection) {
-  if (is_preflight(connection)) return;
   try {
-    (void)check(*this, connection);
-    const bool whole = connection.request().done();
-    const bool busy = counters_.requests.load(std::memory_order_relaxed) >= config_.max_requests;
-    if (connection.request().method() == "POST" && busy) {
+    connection.set_path(path_of(connection.request().target()));
+    check_origin(config_, connection);
+    if (is_preflight(connection)) {
+      connection.set_handler(answer_preflight);
+      return;
+    }
+    const Route& route = check_route(config_, connection);
+    connection.set_handler(route.handler);
+    if (route.method != "POST") return;
+    if (stopping()) throw ApiError(503, "the server is stopping", {}, "stopping");
+    if (counters_.requests.load(std::memory_order_relaxed) >= config_.max_requests) {
       throw ApiError(429,
                      "the server works on " + std::to_string(config_.max_requests) +
                          " requests, and takes no more at once",
                      {}, "too_many_requests");
     }
-    if (stopping() && !whole) throw ApiError(503, "the server is stopping", {}, "stopping");
   } catch (const ApiError& error) {
     std::string fields;
     if (error.status == 405) {
@@ -239,19 +242,7 @@ void Server::check_header(Connection& connection) {
 }
 
 void Server::dispatch(Connection& connection) {
-  answer_with(connection, [&] {
-    if (is_preflight(connection)) {
-      connection.set_path(path_of(connection.request().target()));
-      check_origin(config_, connection);
-      answer_preflight(connection);
-      return;
-    }
-    std::string methods;
-    const Route* const route = find_route(method_of(connection), connection.path(), &methods);
-    if (stopping() && route->method == "POST")
-      throw ApiError(503, "the server is stopping", {}, "stopping");
-    route->handler(*this, connection);
-  });
+  answer_with(connection, [&] { connection.handler()(*this, connection); });
 }
 
 std::string path_tail(const Connection& connection, std::string_view prefix) {

@@ -60,7 +60,8 @@ class Server {
   IoThread& thread(uint32_t index) { return *threads_[index]; }
 
   // Of I/O threads. ------------------------------------------------------------------------------
-  void check_header(Connection& connection);  // refuses what need not be read
+  // Finds who answers, or refuses what need not be read.
+  void check_header(Connection& connection);
   void dispatch(Connection& connection);
   void on_connection_closed();
   bool has_room() const;                              // for one more connection

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import struct
 import subprocess
@@ -16,7 +15,7 @@ import time
 import lmnative
 import pytest
 from conftest import wait_until
-from serving import SLOW, TIMEOUT, ask, connect, post, read_all, read_until
+from serving import SLOW, TIMEOUT, ask, connect, post, read_all, read_until, statuses
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -29,10 +28,6 @@ ENDLESS = {"prompt": "x", "max_tokens": 4000, "stream": True}
 def engine():
     with lmnative.Engine(SLOW) as engine:
         yield engine
-
-
-def statuses(data: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", data)]
 
 
 def reader_of_little(server: lmnative.Server) -> socket.socket:

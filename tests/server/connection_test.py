@@ -13,7 +13,7 @@ import stat
 import lmnative
 import pytest
 from conftest import wait_until
-from serving import SLOW, TIMEOUT, ask, connect, events, exchange, post, read_all, read_until, send
+from serving import SLOW, TIMEOUT, ask, connect, events, exchange, post, read_all, read_until, send, statuses
 
 ONE = {"prompt": "x", "max_tokens": 1}
 ENDLESS = {"prompt": "x", "max_tokens": 4000, "stream": True}
@@ -30,10 +30,6 @@ def engine():
 def server(engine):
     with lmnative.Server({"null": engine}) as server:
         yield server
-
-
-def statuses(data: bytes) -> list[int]:
-    return [int(line) for line in re.findall(rb"HTTP/1\.[01] (\d+) ", data)]
 
 
 def test_keep_alive(server):

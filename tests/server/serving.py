@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from typing import NamedTuple
 
@@ -91,3 +92,8 @@ def post(path: str, body: object, *lines: str, version: str = "1.1") -> bytes:
     data = json.dumps(body).encode()
     head = [f"POST {path} HTTP/{version}", "Host: x", "Content-Type: application/json", f"Content-Length: {len(data)}"]
     return "\r\n".join([*head, *lines, "", ""]).encode() + data
+
+
+def statuses(data: bytes) -> list[int]:
+    """Of the answers that a connection has given."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] (\d+) ", data)]
