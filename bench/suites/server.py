@@ -55,8 +55,9 @@ def connection_counts() -> tuple[int, int]:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, DESCRIPTORS))
             hard = DESCRIPTORS
-    streams = min(STREAMS, (hard - OTHER_DESCRIPTORS) // 2)
-    return min(STREAMS, max(streams, hard - OTHER_DESCRIPTORS - streams)), streams
+    connections = hard - OTHER_DESCRIPTORS
+    streams = min(STREAMS, connections * 11 // 20)
+    return min(STREAMS, connections - streams), streams
 
 
 def get(port: int, path: str) -> bytes:
