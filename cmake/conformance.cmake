@@ -5,6 +5,7 @@
 # (cmake/aarch64.cmake), conformance_<set> and unit_cpu_<set> run on an emulated processor whose best set that is.
 if(TARGET lmn_core AND TARGET lmn_memory AND TARGET lmn_ops AND TARGET lmn_cpu)
   file(GLOB sources CONFIGURE_DEPENDS tests/conformance/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/targets_(simt|cuda).cc$")
   add_executable(conformance EXCLUDE_FROM_ALL ${sources})
   target_include_directories(conformance PRIVATE tests/conformance cpp)
   target_link_libraries(conformance PRIVATE lmn_core lmn_memory lmn_ops lmn_cpu lmn_test_flags Threads::Threads)

@@ -40,7 +40,7 @@ class [[nodiscard]] Status {
   Status& operator=(Status&&) noexcept = default;
   Status(const Status& other) : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
   Status& operator=(const Status& other) {
-    if (this != &other) *this = Status(other);
+    if (this != &other) rep_ = Status(other).rep_;
     return *this;
   }
 

@@ -29,6 +29,13 @@ struct PackRequest {
   bool interleaved = false;            // two pieces of equal shape and type: alternate their panels
 };
 
+// The largest of what a plan's kernels will be asked for.
+struct WorkspaceRequest {
+  int64_t rows = 0;
+  int64_t heads = 0, head_dim = 0;
+  int64_t context = 0;  // positions that a row attends to
+};
+
 struct KernelTable {
   KernelFn run[kOpCount] = {};
 
@@ -37,6 +44,9 @@ struct KernelTable {
   size_t (*scratch_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int64_t columns) = nullptr;
   // Memory that so many workers' kernels have in common: ops::Worker::shared.
   size_t (*shared_bytes)(int64_t head_dim, int64_t heads_per_kv_head, int workers) = nullptr;
+
+  // What LaunchQueue::workspace has to hold; null where kernels run on the workers.
+  size_t (*workspace_bytes)(const WorkspaceRequest& request) = nullptr;
 
   // What a Linear with a weight of this type reads: kF32 for float weights; for quantised ones
   // kQA8, or kQA16 where the model asks for a precise product (the inputs that int8 activations

@@ -10,6 +10,22 @@
 
 namespace lmn::ops {
 
+// Where kernels of a device that queues them put them (core/device.h: Stream), and what sizes their
+// grids. One thread uses it at a time. Results depend on none of it.
+struct LaunchQueue {
+  void* stream = nullptr;  // the device's own
+  // Device memory for kernels of this stream, which come one after the other, 256-byte aligned:
+  // KernelTable::workspace_bytes.
+  std::byte* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  // Of the rows of this run: none attends to more than so many positions, and so many, from the
+  // first, are each the only one of their sequence.
+  int64_t context = 0;
+  int64_t single_rows = 0;
+  // The device's code of the first launch that failed; 0: none. Nothing is queued after it.
+  int32_t failure = 0;
+};
+
 struct Worker {
   int index = 0;  // which member of the team: selects scratch and WorkerLocal copies
   int part = 0;   // which part of the work, in [0, parts)
@@ -19,6 +35,7 @@ struct Worker {
   // the first kernel of all runs and then the kernels' own: attention's, and between two of these
   // the team waits (plan/barriers.h). Null: there is none, and they do without.
   std::byte* shared = nullptr;
+  LaunchQueue* queue = nullptr;  // null on devices whose kernels run on the workers
 };
 
 using KernelFn = void (*)(const void* args, const Worker& worker);

@@ -291,6 +291,13 @@ struct AttentionShape {
   std::vector<std::pair<int64_t, int64_t>> sequences;
 };
 
+// How many rows, from the first, are each the only one of their sequence.
+int64_t leading_single_rows(const int32_t* sequence, int64_t rows) {
+  int64_t n = 0;
+  while (n < rows && (n + 1 == rows || sequence[n + 1] != sequence[n])) ++n;
+  return n;
+}
+
 void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
   std::vector<int32_t> positions, index;
   int64_t table_stride = 1;
@@ -339,6 +346,7 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
   const int64_t width = s.heads * s.head_dim, stride = width + 2 * int64_t{s.kv_heads} * s.head_dim;
   const auto q = Random(17).floats(rows * stride);
   Case c{name, rows, 5e-6, nullptr};
+  if (s.dtype != DType::kF32) c.half_tolerance = 2e-3;
   c.run = [=](const KernelTable& table, Range range, int parts) {
     std::vector<float> y(static_cast<size_t>(range.count * width));
     ops::AttentionArgs a{};
@@ -356,7 +364,10 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
     if (range.count > 0 && !ops::validate(a).ok()) return std::vector<float>();
     const int64_t group = s.heads / s.kv_heads;
     const size_t scratch = table.scratch_bytes(s.head_dim, group, 0);
-    run_parts(table, Op::kPagedAttention, &a, parts, {scratch});
+    WorkerMemory memory{scratch};
+    memory.workspace = {a.rows, s.heads, s.head_dim, table_stride * s.page_tokens};
+    memory.single_rows = leading_single_rows(a.sequence_index, a.rows);
+    run_parts(table, Op::kPagedAttention, &a, parts, memory);
     // With memory in common the same bits, whoever is last, and again with what a call leaves in
     // it.
     Bytes shared(table.shared_bytes(s.head_dim, group, parts));

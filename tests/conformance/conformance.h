@@ -52,10 +52,22 @@ struct Case {
   // Runs rows [range.begin, range.begin + range.count) on `table`, shared out among `parts`, and
   // returns their outputs as floats, the same number for each row.
   std::function<std::vector<float>(const lmn::ops::KernelTable& table, Range range, int parts)> run;
+  // The same for devices that multiply float16 where others have float32; 0: as above.
+  double half_tolerance = 0;
   // Whether a table offers this at all (a weight type with a type of input); null means that it
   // must.
   std::function<bool(const lmn::ops::KernelTable& table)> offered = nullptr;
 };
+
+// What kernels are run on. A program has those of one file targets_*.cc.
+struct Target {
+  std::string name;
+  const lmn::ops::KernelTable& kernels;
+  bool multiplies_halves = false;
+};
+std::vector<Target> targets();
+// Waits for what kernels queued; empty, or what went wrong in one since the last call.
+std::string synchronize();
 
 // Memory of the workers of run_parts. Scratch is filled with NaNs before each part; shared memory
 // with zeros before the first and not again, as in a plan. Null: none.
@@ -63,6 +75,9 @@ struct WorkerMemory {
   size_t scratch_bytes = 0;
   Bytes* shared = nullptr;
   bool backwards = false;  // the last part first
+  // Of devices that queue kernels.
+  lmn::ops::WorkspaceRequest workspace = {};
+  int64_t single_rows = 0;
 };
 
 // The operator on every part in turn.

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The CUDA device without CUDA: its kernels, compiled by the host's compiler and run by tests/simt. Needs no toolkit.
+# lmn_simt has the kernels and their table, the executor, and what the device stands on.
+if(NOT TARGET lmn_core OR NOT TARGET lmn_memory OR NOT TARGET lmn_ops)
+  return()
+endif()
+file(GLOB_RECURSE kernels CONFIGURE_DEPENDS cuda/kernels/*.cu cuda/kernels/*.cc)
+set(wrappers)
+foreach(kernel IN LISTS kernels)  # the language of a .cu file is nvcc's in the same folder
+  file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${kernel})
+  string(REGEX REPLACE "[/.]" "_" wrapper ${name})
+  set(wrapper ${PROJECT_BINARY_DIR}/simt/${wrapper}.cc)
+  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${name}\"\n")
+  list(APPEND wrappers ${wrapper})
+  if(kernel MATCHES "[.]cu$" AND NOT LMN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Its accesses become calls, which tests/simt/hooks.cc answers.
+    set_source_files_properties(${wrapper} PROPERTIES
+      COMPILE_OPTIONS "-fsanitize=thread;--param;tsan-instrument-func-entry-exit=0")
+  endif()
+endforeach()
+add_library(lmn_simt_kernels OBJECT EXCLUDE_FROM_ALL ${wrappers})
+target_include_directories(lmn_simt_kernels PUBLIC ${PROJECT_SOURCE_DIR} cpp)
+target_link_libraries(lmn_simt_kernels PRIVATE lmn_flags)
+set_target_properties(lmn_simt_kernels PROPERTIES UNITY_BUILD OFF)
+file(GLOB executor CONFIGURE_DEPENDS tests/simt/*.cc)
+add_library(lmn_simt OBJECT EXCLUDE_FROM_ALL ${executor})
+target_include_directories(lmn_simt PUBLIC ${PROJECT_SOURCE_DIR} cpp tests/simt)
+target_link_libraries(lmn_simt PRIVATE lmn_flags)
+set_target_properties(lmn_simt PROPERTIES UNITY_BUILD OFF)
+if(NOT LMN_SANITIZE)
+  # Speed is the executor's: kernels are full of calls.
+  target_compile_options(lmn_simt PRIVATE -O2)
+  target_compile_options(lmn_simt_kernels PRIVATE -O1)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_definitions(lmn_simt PRIVATE LMN_SIMT_OBSERVED)
+  endif()
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS tests/conformance/*.cc)
+list(FILTER sources EXCLUDE REGEX "/targets_(cpu|cuda).cc$")
+add_executable(conformance_simt EXCLUDE_FROM_ALL ${sources})
+target_include_directories(conformance_simt PRIVATE tests/conformance)
+target_link_libraries(conformance_simt PRIVATE lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_ops lmn_test_flags
+                      Threads::Threads)
+add_test(NAME conformance_simt COMMAND conformance_simt)
+set_tests_properties(conformance_simt PROPERTIES LABELS cuda)

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/kernels/launchers.h"
+#include "cuda/kernels/rows/elementwise.cuh"
+
+namespace lmn::cuda {
+namespace {
+
+simt::LaunchShape elements(int64_t count) {
+  return {blocks(simt::div_up(count, kElementThreads)), 1, 1, kElementThreads};
+}
+
+}  // namespace
+
+void launch_op(const ops::SiluMulArgs& a, ops::LaunchQueue& queue) {
+  simt::launch<silu_mul>(queue, elements(a.rows * a.columns), a);
+}
+void launch_op(const ops::AddArgs& a, ops::LaunchQueue& queue) {
+  simt::launch<residual_add>(queue, elements(a.rows * a.columns), a);
+}
+void launch_op(const ops::GatherRowsArgs& a, ops::LaunchQueue& queue) {
+  simt::launch<gather_rows>(queue, elements(a.rows * a.columns), a);
+}
+
+}  // namespace lmn::cuda

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RMS norm, with and without quantisation of its result; quantisation alone. A block takes a row.
+// Of the sum of squares, thread i adds elements i, i + 256 and so on in that order; then the lanes
+// of a warp and the warps in the order of their numbers: fixed by the number of columns.
+#pragma once
+
+#include "cuda/core/simt.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
+#include "ops/op_args.h"
+
+namespace lmn::cuda {
+
+inline constexpr int kNormThreads = 256;
+inline constexpr uint32_t kNormShared = kNormThreads / simt::kWarp * sizeof(float);
+
+// 1 / sqrt(mean(x^2) + eps), for all threads of the block.
+LMN_DEVICE float norm_scale(const float* x, int64_t columns, float eps) {
+  auto* partial = reinterpret_cast<float*>(simt::shared_memory());
+  float sum = 0;
+  for (int64_t i = simt::thread_index(); i < columns; i += kNormThreads)
+    sum = simt::fma(x[i], x[i], sum);
+  sum = simt::warp_sum(sum);
+  if (simt::lane() == 0) partial[simt::warp()] = sum;
+  simt::sync_block();
+  sum = 0;
+  for (int w = 0; w < kNormThreads / simt::kWarp; ++w) sum += partial[w];
+  return 1.0f / simt::square_root(sum / static_cast<float>(columns) + eps);
+}
+
+LMN_KERNEL(kNormThreads, 4) void rms_norm(ops::RmsNormArgs a) {
+  const int64_t row = simt::block_x();
+  const float* x = a.x + row * a.columns;
+  float* y = a.y + row * a.columns;
+  const float scale = norm_scale(x, a.columns, a.eps);
+  for (int64_t i = simt::thread_index(); i < a.columns; i += kNormThreads)
+    y[i] = x[i] * scale * a.weight[i];
+}
+
+template <bool kWide>
+LMN_KERNEL(kNormThreads, 4)
+void rms_norm_quantize(ops::RmsNormQuantizeArgs a) {
+  const int64_t row = simt::block_x();
+  const float* x = a.x + row * a.columns;
+  const QuantizedRow<kWide> y(a.y.base, a.columns, row);
+  const float scale = norm_scale(x, a.columns, a.eps);
+  for (int64_t b = simt::warp(); b < a.columns / 32; b += kNormThreads / simt::kWarp) {
+    const int64_t i = b * 32 + simt::lane();
+    quantize_block(x[i] * scale * a.weight[i], y, b);
+  }
+}
+
+// Blocks of all rows, one after the other, a warp each.
+template <bool kWide>
+LMN_KERNEL(kNormThreads, 4)
+void quantize(ops::QuantizeArgs a) {
+  const int64_t per_row = a.columns / 32;
+  const int64_t b = int64_t{simt::block_x()} * (kNormThreads / simt::kWarp) + simt::warp();
+  if (b >= a.rows * per_row) return;
+  const int64_t row = b / per_row;
+  const QuantizedRow<kWide> y(a.y.base, a.columns, row);
+  quantize_block(a.x[b * 32 + simt::lane()], y, b % per_row);
+}
+
+}  // namespace lmn::cuda
