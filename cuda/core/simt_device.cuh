@@ -168,4 +168,13 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   if (status != cudaSuccess) queue.failure = status;
 }
 
+template <auto kKernel>
+int32_t find_code() {
+  cudaFuncAttributes attributes;
+  const cudaError_t code =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kKernel));
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return code;
+}
+
 }  // namespace lmn::simt

@@ -31,6 +31,9 @@ void pack(const ops::PackRequest& request, const ops::PackedMatrix& matrix, std:
 // attention/attention.cu
 size_t attention_workspace_bytes(const ops::WorkspaceRequest& request);
 
+// 0, or the device's code for why the current device has no kernels in this library.
+int32_t find_code();
+
 // The table of this device (table.cc).
 const ops::KernelTable& kernel_table();
 

@@ -11,6 +11,8 @@ simt::LaunchShape elements(int64_t count) {
 
 }  // namespace
 
+int32_t find_code() { return simt::find_code<residual_add>(); }  // all are compiled for the same
+
 void launch_op(const ops::SiluMulArgs& a, ops::LaunchQueue& queue) {
   simt::launch<silu_mul>(queue, elements(a.rows * a.columns), a);
 }

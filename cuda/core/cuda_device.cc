@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/core/cuda_device.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "cuda/core/cuda_error.h"
+#include "cuda/core/cuda_stream.h"
+#include "cuda/kernels/launchers.h"
+
+namespace lmn::cuda {
+namespace {
+
+// Asynchronous copies to shared memory and products of bytes and halves by matrix instructions.
+constexpr int kOldestMajor = 8;
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int ordinal, int sm)
+      : ordinal_(ordinal),
+        target_("sm_" + std::to_string(sm)),
+        health_("cuda:" + std::to_string(ordinal)) {}
+  ~CudaDevice() override {
+    stream_.reset();
+    if (pool_ != nullptr) (void)cudaMemPoolDestroy(pool_);
+  }
+
+  // Its own pool, so that what it keeps goes with it; its own stream orders allocations and copies.
+  Status open() {
+    LMN_ASSIGN_OR_RETURN(stream_, create_cuda_stream(ordinal_, health_));
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = ordinal_;
+    LMN_RETURN_IF_ERROR(
+        health_.map(cudaMemPoolCreate(&pool_, &properties), "creating a memory pool"));
+    uint64_t keep = UINT64_MAX;  // what was freed, for the next allocation
+    return health_.map(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep),
+                       "setting up a memory pool");
+  }
+
+  std::string name() const override { return "cuda:" + std::to_string(ordinal_); }
+  std::string target() const override { return target_; }
+  bool is_host() const override { return false; }
+  const ops::KernelTable& kernels() const override { return kernel_table(); }
+
+  Result<std::byte*> allocate(size_t bytes) override {
+    LMN_ASSIGN_OR_RETURN(std::byte * data, allocate_uninitialized(bytes));
+    Status status = health_.map(cudaMemsetAsync(data, 0, bytes, queue()), "clearing memory");
+    if (status.ok()) status = stream_->synchronize();
+    if (status.ok()) return data;
+    release(data, bytes);
+    return status;
+  }
+
+  Result<std::byte*> allocate_uninitialized(size_t bytes) override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(ordinal_);
+    void* data = nullptr;
+    const cudaError_t code = cudaMallocFromPoolAsync(&data, bytes, pool_, queue());
+    if (code == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      const Result<DeviceMemory> now = memory();
+      return error(Code::kOutOfMemory, "device %s: %.1f MiB asked for, %.1f of %.1f MiB are free",
+                   name().c_str(), mebibytes(static_cast<int64_t>(bytes)),
+                   now.ok() ? mebibytes(now->free) : 0, now.ok() ? mebibytes(now->total) : 0);
+    }
+    LMN_RETURN_IF_ERROR(health_.map(code, "allocating memory"));
+    LMN_RETURN_IF_ERROR(stream_->synchronize());  // other streams may use it from now on
+    return static_cast<std::byte*>(data);
+  }
+
+  void release(std::byte* data, size_t) override {
+    const CurrentDevice current(ordinal_);
+    (void)cudaFreeAsync(data, queue());  // called by destructors: nobody to tell
+  }
+
+  Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
+    LMN_RETURN_IF_ERROR(stream_->copy_from_host(device, host, bytes));
+    return stream_->synchronize();
+  }
+  Status copy_to_host(void* host, const std::byte* device, size_t bytes) override {
+    LMN_RETURN_IF_ERROR(stream_->copy_to_host(host, device, bytes));
+    return stream_->synchronize();
+  }
+  Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    LMN_RETURN_IF_ERROR(stream_->copy(to, from, bytes));
+    return stream_->synchronize();
+  }
+
+  Result<std::unique_ptr<Stream>> create_stream() override {
+    return create_cuda_stream(ordinal_, health_);
+  }
+
+  Result<std::byte*> allocate_pinned(size_t bytes) override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(ordinal_);
+    void* data = nullptr;
+    const cudaError_t code = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
+    if (code == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return error(Code::kOutOfMemory, "device %s: %.1f MiB of page-locked host memory",
+                   name().c_str(), mebibytes(static_cast<int64_t>(bytes)));
+    }
+    LMN_RETURN_IF_ERROR(health_.map(code, "allocating page-locked memory"));
+    std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
+    return static_cast<std::byte*>(data);
+  }
+  void release_pinned(std::byte* data, size_t) override { (void)cudaFreeHost(data); }
+
+  Result<DeviceMemory> memory() const override {
+    const CurrentDevice current(ordinal_);
+    size_t free = 0, total = 0;
+    const cudaError_t code = cudaMemGetInfo(&free, &total);
+    if (code != cudaSuccess) {
+      return error(Code::kInternal, "device %s does not tell its memory: %s", name().c_str(),
+                   cudaGetErrorString(code));
+    }
+    return DeviceMemory{static_cast<int64_t>(free), static_cast<int64_t>(total)};
+  }
+
+ private:
+  static double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+  cudaStream_t queue() const { return static_cast<cudaStream_t>(stream_->handle()); }
+
+  const int ordinal_;
+  const std::string target_;
+  mutable Health health_;
+  std::unique_ptr<Stream> stream_;  // of allocations and of copies that are waited for
+  cudaMemPool_t pool_ = nullptr;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Why there is no device, in the words of somebody who can change it.
+Status no_device(cudaError_t code, int ordinal) {
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  (void)cudaGetLastError();
+  if (driver == 0) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d: no NVIDIA driver (libcuda.so.1) on this machine; install one for "
+                 "CUDA %s or newer, or use device \"cpu\"",
+                 ordinal, version_text(runtime / 1000 * 1000).c_str());
+  }
+  if (code == cudaErrorInsufficientDriver) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d: the NVIDIA driver is made for CUDA %s, this library needs %s; "
+                 "install a newer driver, or use device \"cpu\"",
+                 ordinal, version_text(driver).c_str(), version_text(runtime).c_str());
+  }
+  if (code == cudaErrorNoDevice) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d: the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES is %s); "
+                 "use device \"cpu\"",
+                 ordinal, std::getenv("CUDA_VISIBLE_DEVICES") == nullptr ? "not set" : "set");
+  }
+  return error(Code::kUnsupported, "device cuda:%d: %s (%s)", ordinal, cudaGetErrorString(code),
+               cudaGetErrorName(code));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code != cudaSuccess || count == 0)
+    return no_device(code == cudaSuccess ? cudaErrorNoDevice : code, ordinal);
+  if (ordinal < 0 || ordinal >= count) {
+    return error(Code::kUnsupported, "device cuda:%d: there are %d devices, cuda:0 to cuda:%d",
+                 ordinal, count, count - 1);
+  }
+  int major = 0, minor = 0;
+  for (const auto& [attribute, value] : {std::pair{cudaDevAttrComputeCapabilityMajor, &major},
+                                         std::pair{cudaDevAttrComputeCapabilityMinor, &minor}}) {
+    const cudaError_t asked = cudaDeviceGetAttribute(value, attribute, ordinal);
+    if (asked != cudaSuccess) return no_device(asked, ordinal);
+  }
+  if (major < kOldestMajor) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d is of compute capability %d.%d; the kernels need 8.0 (Ampere) or "
+                 "newer: use device \"cpu\"",
+                 ordinal, major, minor);
+  }
+  auto device = std::make_unique<CudaDevice>(ordinal, major * 10 + minor);
+  {
+    const CurrentDevice current(ordinal);
+    if (const int32_t failure = find_code(); failure != 0) {
+      return error(
+          Code::kUnsupported,
+          "device cuda:%d is an %s, for which this library has no code (%s): build it with "
+          "-DLMN_CUDA_ARCHITECTURES=%d%d",
+          ordinal, device->target().c_str(), cudaGetErrorString(static_cast<cudaError_t>(failure)),
+          major, minor);
+    }
+  }
+  LMN_RETURN_IF_ERROR(device->open());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace lmn::cuda

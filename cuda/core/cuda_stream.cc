@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/core/cuda_stream.h"
+
+#include <utility>
+
+namespace lmn::cuda {
+namespace {
+
+class CudaRecording final : public Recording {
+ public:
+  explicit CudaRecording(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaRecording() override { (void)cudaGraphExecDestroy(graph_); }
+  CudaRecording(const CudaRecording&) = delete;
+
+  cudaGraphExec_t graph() const { return graph_; }
+
+ private:
+  cudaGraphExec_t graph_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(int ordinal, cudaStream_t stream, Health& health)
+      : ordinal_(ordinal), stream_(stream), health_(health) {}
+  ~CudaStream() override {
+    const CurrentDevice current(ordinal_);
+    (void)cudaStreamSynchronize(stream_);
+    (void)cudaStreamDestroy(stream_);
+  }
+  CudaStream(const CudaStream&) = delete;
+
+  Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
+    return copy_bytes(device, host, bytes, cudaMemcpyHostToDevice);
+  }
+  Status copy_to_host(void* host, const std::byte* device, size_t bytes) override {
+    return copy_bytes(host, device, bytes, cudaMemcpyDeviceToHost);
+  }
+  Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    return copy_bytes(to, from, bytes, cudaMemcpyDeviceToDevice);
+  }
+  Status synchronize() override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    return health_.map(cudaStreamSynchronize(stream_), "running kernels");
+  }
+
+  Status begin_recording() override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(ordinal_);
+    return health_.map(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                       "beginning to record kernels");
+  }
+
+  Result<std::unique_ptr<Recording>> end_recording() override {
+    const CurrentDevice current(ordinal_);
+    cudaGraph_t graph = nullptr;
+    LMN_RETURN_IF_ERROR(health_.map(cudaStreamEndCapture(stream_, &graph), "recording kernels"));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t code = cudaGraphInstantiateWithFlags(&executable, graph, 0);
+    (void)cudaGraphDestroy(graph);
+    LMN_RETURN_IF_ERROR(health_.map(code, "preparing recorded kernels"));
+    auto recording = std::make_unique<CudaRecording>(executable);
+    LMN_RETURN_IF_ERROR(
+        health_.map(cudaGraphUpload(executable, stream_), "uploading recorded kernels"));
+    return std::unique_ptr<Recording>(std::move(recording));
+  }
+
+  Status replay(Recording& recording) override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    return health_.map(cudaGraphLaunch(static_cast<CudaRecording&>(recording).graph(), stream_),
+                       "starting recorded kernels");
+  }
+
+  void* handle() override { return stream_; }
+  Status launch_error(int32_t failure) override {
+    return health_.map(static_cast<cudaError_t>(failure), "starting a kernel");
+  }
+
+ private:
+  Status copy_bytes(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    LMN_RETURN_IF_ERROR(health_.check());
+    if (bytes == 0) return {};
+    const CurrentDevice current(ordinal_);
+    return health_.map(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying");
+  }
+
+  const int ordinal_;
+  const cudaStream_t stream_;
+  Health& health_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health) {
+  LMN_RETURN_IF_ERROR(health.check());
+  const CurrentDevice current(ordinal);
+  cudaStream_t stream = nullptr;
+  LMN_RETURN_IF_ERROR(
+      health.map(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
+  return std::unique_ptr<Stream>(std::make_unique<CudaStream>(ordinal, stream, health));
+}
+
+}  // namespace lmn::cuda
