@@ -5,10 +5,6 @@ void launch_op(const ops::EmbeddingArgs&, ops::LaunchQueue&) {}
 void launch_op(const ops::LinearArgs&, ops::LaunchQueue&) {}
 Result<ops::PackedMatrix> plan_pack(const ops::PackRequest&) { return error(Code::kUnsupported, "no"); }
 void pack(const ops::PackRequest&, const ops::PackedMatrix&, std::byte*, const ops::Worker&) {}
-void launch_op(const ops::RopeTableArgs&, ops::LaunchQueue&) {}
-void launch_op(const ops::RopeArgs&, ops::LaunchQueue&) {}
-void launch_op(const ops::KvWriteArgs&, ops::LaunchQueue&) {}
-void launch_op(const ops::RopeKvWriteArgs&, ops::LaunchQueue&) {}
 void launch_op(const ops::AttentionArgs&, ops::LaunchQueue&) {}
 size_t attention_workspace_bytes(const ops::WorkspaceRequest&) { return 0; }
 }
