@@ -38,7 +38,7 @@ class PlanRunner final : public StepRunner {
     plan_->set_symbol("sequences", sizes.sequences);
     plan_->set_symbol("outputs", sizes.outputs);
     if (profiled_) plan_->select_profile(static_cast<int>(step_kind(sizes)));
-    plan_->run(team);
+    LMN_RETURN_IF_ERROR(plan_->run(team));
     return plan_->output("logits");
   }
 

@@ -29,6 +29,12 @@ struct PackRequest {
   bool interleaved = false;            // two pieces of equal shape and type: alternate their panels
 };
 
+// Bytes of a packed matrix.
+struct PackedRange {
+  int64_t begin = 0, end = 0;
+  int64_t bytes() const { return end - begin; }
+};
+
 // The largest of what a plan's kernels will be asked for.
 struct WorkspaceRequest {
   int64_t rows = 0;
@@ -61,6 +67,9 @@ struct KernelTable {
   // Fills `data` (matrix.bytes, 64-byte aligned): every worker writes its own panels.
   void (*pack)(const PackRequest& request, const PackedMatrix& matrix, std::byte* data,
                const Worker& worker) = nullptr;
+  // What pack() fills for a worker, where that is in one piece, for devices whose memory the host
+  // does not address; null on others.
+  PackedRange (*packed_range)(const PackedMatrix& matrix, const Worker& worker) = nullptr;
 
   TensorKernels tensor;  // of tensor_ops.def
 };

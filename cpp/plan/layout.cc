@@ -229,15 +229,34 @@ class LayoutMaker {
 
   void finish() {
     const int end = static_cast<int>(layout_.stages.size());
+    place_inputs(end);
     std::vector<Interval> intervals;
-    for (size_t i = 0; i < layout_.buffers.size(); ++i) {
+    for (size_t i = inputs_; i < layout_.buffers.size(); ++i) {
       Interval& interval = layout_.buffers[i].interval;
-      interval.last = i < inputs_ ? end : std::min(interval.last, end);
+      interval.last = std::min(interval.last, end);
       intervals.push_back(interval);
     }
-    layout_.arena_bytes = assign_offsets(intervals);
-    LMN_DCHECK(is_valid_assignment(intervals, layout_.arena_bytes));
-    for (size_t i = 0; i < layout_.buffers.size(); ++i) layout_.buffers[i].interval = intervals[i];
+    layout_.arena_bytes = layout_.input_bytes + assign_offsets(intervals);
+    LMN_DCHECK(is_valid_assignment(intervals, layout_.arena_bytes - layout_.input_bytes));
+    for (size_t i = inputs_; i < layout_.buffers.size(); ++i) {
+      layout_.buffers[i].interval = intervals[i - inputs_];
+      layout_.buffers[i].interval.offset += layout_.input_bytes;
+    }
+  }
+
+  // Alive all the time, so their order costs nothing: what a device is sent for a step lies
+  // together.
+  void place_inputs(int end) {
+    std::vector<Buffer*> inputs;
+    for (size_t i = 0; i < inputs_; ++i) inputs.push_back(&layout_.buffers[i]);
+    std::stable_sort(inputs.begin(), inputs.end(), [](const Buffer* a, const Buffer* b) {
+      return a->interval.bytes < b->interval.bytes;
+    });
+    for (Buffer* buffer : inputs) {
+      buffer->interval.last = end;
+      buffer->interval.offset = layout_.input_bytes;
+      layout_.input_bytes += align_up(buffer->interval.bytes);
+    }
   }
 
   const graph::Graph& graph_;

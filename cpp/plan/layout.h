@@ -46,6 +46,7 @@ struct Layout {
   std::vector<Buffer> buffers;
   std::vector<Place> places;  // of every value
   int64_t arena_bytes = 0;
+  int64_t input_bytes = 0;  // of the arena's front, where the inputs are, small ones first
 
   const Place& place(graph::ValueId id) const { return places[static_cast<size_t>(id)]; }
   const Buffer& buffer_of(graph::ValueId id) const {

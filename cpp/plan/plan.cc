@@ -14,6 +14,7 @@
 #include "plan/binder.h"
 #include "plan/device_block.h"
 #include "plan/layout.h"
+#include "plan/plan_queue.h"
 #include "plan/stage_profile.h"
 #include "plan/weights.h"
 
@@ -30,21 +31,29 @@ struct Stage {
 struct Port {
   std::string name;
   DType dtype;
-  std::byte* data;
+  int symbol;         // of its rows; -1: `rows` of them
+  int64_t rows;       // at most
+  int64_t row_bytes;  // from one row to the next
+  int64_t offset;     // in the arena
+  std::byte* host;    // where the caller writes or reads it: in the arena, where the host has it
 };
 
 class PlanImpl final : public Plan {
  public:
   PlanImpl(Device& device, int workers)
-      : device_(device), workers_(workers), weights_(device, device.kernels()) {}
+      : device_(device),
+        workers_(device.is_host() ? workers : 1),
+        weights_(device, device.kernels()) {}
 
   Status build(const graph::Graph& graph, parallel::ThreadTeam& team, const PlanOptions& options);
 
   const float* output(std::string_view name) const override {
-    for (const Port& port : outputs_) {
-      if (port.name == name) return reinterpret_cast<const float*>(port.data);
-    }
-    return nullptr;
+    const Port* port = find(outputs_, name);
+    return port == nullptr ? nullptr : reinterpret_cast<const float*>(port->host);
+  }
+  const float* device_output(std::string_view name) const override {
+    const Port* port = find(outputs_, name);
+    return port == nullptr ? nullptr : reinterpret_cast<const float*>(arena_.data() + port->offset);
   }
 
   void set_symbol(std::string_view name, int64_t value) override {
@@ -56,21 +65,30 @@ class PlanImpl final : public Plan {
 
   Status bind_kv(std::span<const ops::KvLayer> layers) override;
 
-  void run(parallel::ThreadTeam& team) override {
-    LMN_CHECK(team.size() == workers_);
+  Status run(parallel::ThreadTeam& team, const StepHints& hints) override {
     LMN_CHECK(kv_bound_ || kv_.empty());
+    if (queue_.exists()) return run_queued(hints);
+    LMN_CHECK(team.size() == workers_);
     if (!profiles_.empty()) {
       run_profiled(team);
     } else {
       team.run([&](int index) { walk(team, index); });
     }
+    return {};
   }
+
+  Stream* stream() override { return queue_.exists() ? &queue_.stream() : nullptr; }
+  ops::LaunchQueue& queue() override { return queue_.launches(); }
+  Status enqueue(const StepHints& hints) override;
+  Status fetch(std::string_view name, int64_t begin, int64_t count) override;
 
   int32_t kv_layers() const override { return static_cast<int32_t>(kv_.size()); }
   int32_t kv_heads() const override { return kv_.empty() ? 0 : kv_.front().kv_heads; }
   int32_t head_dim() const override { return kv_.empty() ? 0 : kv_.front().head_dim; }
   int64_t packed_bytes() const override { return weights_.bytes(); }
-  int64_t arena_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
+  int64_t arena_bytes() const override {
+    return static_cast<int64_t>(arena_.bytes() + queue_.launches().workspace_bytes);
+  }
   int barriers() const override {
     return static_cast<int>(std::count_if(stages_.begin(), stages_.end(),
                                           [](const Stage& stage) { return stage.barrier_after; }));
@@ -95,19 +113,32 @@ class PlanImpl final : public Plan {
 
  protected:
   void* input_data(std::string_view name, DType dtype) override {
-    for (const Port& port : inputs_) {
-      if (port.name == name && port.dtype == dtype) return port.data;
-    }
-    return nullptr;
+    const Port* port = find(inputs_, name);
+    return port == nullptr || port->dtype != dtype ? nullptr : port->host;
   }
 
  private:
   Status read_bounds(const PlanOptions& options);
   Status check_kernels(const graph::Graph& graph);
   Status read_caches(const graph::Graph& graph);
+  int64_t workspace_bytes(const graph::Graph& graph, const PlanOptions& options) const;
   Status allocate(const graph::Graph& graph, const PlanOptions& options);
   Status bind(Binder* binder);
   Status find_ports(const graph::Graph& graph);
+  Status create_queue(const graph::Graph& graph, const PlanOptions& options);
+  Status run_queued(const StepHints& hints);
+  // Queues a stage; with a profile, waits for it and counts its time.
+  Status enqueue_stage(size_t stage, StageProfile* profile);
+
+  static const Port* find(const std::vector<Port>& ports, std::string_view name) {
+    for (const Port& port : ports) {
+      if (port.name == name) return &port;
+    }
+    return nullptr;
+  }
+  int64_t rows_of(const Port& port) const {
+    return port.symbol < 0 ? port.rows : values_[static_cast<size_t>(port.symbol)];
+  }
   void find_barriers(const graph::Graph& graph, const std::vector<int>& kv_layer);
 
   // One member's way through the stages. `profile`: null, or of member 0; *last then becomes when
@@ -178,6 +209,9 @@ class PlanImpl final : public Plan {
   Weights weights_;
   DeviceBlock arena_;          // intermediate values, the workers' scratch, what they share
   int64_t scratch_bytes_ = 0;  // of one worker
+  int64_t max_context_ = 0;
+  PlanQueue queue_;
+  std::vector<ByteRange> sent_;  // scratch of enqueue()
   std::vector<ops::KvLayer> kv_;
   bool kv_bound_ = false;
   BoundStages bound_;
@@ -257,7 +291,8 @@ Status PlanImpl::allocate(const graph::Graph& graph, const PlanOptions& options)
       static_cast<int64_t>(device_.kernels().shared_bytes(head_dim(), group, workers_));
   const int64_t bytes = layout_.arena_bytes + workers_ * scratch_bytes_ + align_up(shared_bytes);
   if (options.before_allocation) {
-    LMN_RETURN_IF_ERROR(options.before_allocation(weights_.bytes(), bytes));
+    LMN_RETURN_IF_ERROR(
+        options.before_allocation(weights_.bytes(), bytes + workspace_bytes(graph, options)));
   }
   Result<DeviceBlock> arena = DeviceBlock::create(device_, static_cast<size_t>(bytes));
   if (!arena.ok()) return std::move(arena).status().with_context("arena of intermediate values");
@@ -304,9 +339,17 @@ void PlanImpl::find_barriers(const graph::Graph& graph, const std::vector<int>& 
 
 Status PlanImpl::find_ports(const graph::Graph& graph) {
   const auto port = [&](const std::string& name, graph::ValueId id) {
-    return Port{name, graph.value(id).type.dtype,
-                arena_.data() + layout_.buffer_of(id).interval.offset +
-                    layout_.place(id).column * info(graph.value(id).type.dtype).block_bytes};
+    const Buffer& buffer = layout_.buffer_of(id);
+    const DType dtype = graph.value(id).type.dtype;
+    const int64_t offset =
+        buffer.interval.offset + layout_.place(id).column * info(dtype).block_bytes;
+    return Port{name,
+                dtype,
+                buffer.symbol,
+                buffer.max_rows,
+                row_bytes(dtype, buffer.columns),
+                offset,
+                arena_.data() + offset};
   };
   for (graph::ValueId id : graph.inputs) {
     if (layout_.place(id).buffer >= 0) inputs_.push_back(port(graph.value(id).name, id));
@@ -337,6 +380,7 @@ Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team,
   LMN_RETURN_IF_ERROR(weights_.load(team, options));
   LMN_RETURN_IF_ERROR(bind(&binder));
   LMN_RETURN_IF_ERROR(find_ports(graph));
+  LMN_RETURN_IF_ERROR(create_queue(graph, options));
   find_barriers(graph, kv_layer);
   operands_ = describe_operands(graph, layout_, kv_layer);
   values_ = bounds_;
@@ -370,6 +414,87 @@ Status PlanImpl::bind_kv(std::span<const ops::KvLayer> layers) {
   std::copy(layers.begin(), layers.end(), kv_.begin());
   kv_bound_ = true;
   return {};
+}
+
+// Of kernels on a device that is not the host.
+int64_t PlanImpl::workspace_bytes(const graph::Graph& graph, const PlanOptions& options) const {
+  if (device_.is_host()) return 0;
+  ops::WorkspaceRequest request{options.max_tokens, 0, head_dim(), options.max_context};
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kPagedAttention)
+      request.heads = std::max(request.heads, node.attributes.get<int64_t>("heads"));
+  }
+  return static_cast<int64_t>(device_.kernels().workspace_bytes(request));
+}
+
+Status PlanImpl::create_queue(const graph::Graph& graph, const PlanOptions& options) {
+  if (device_.is_host()) return {};
+  if (options.max_context < 1) {
+    return error(Code::kInvalidArgument, "a plan on device %s needs max_context",
+                 device_.name().c_str());
+  }
+  max_context_ = options.max_context;
+  int64_t output_bytes = 0;
+  for (const Port& port : outputs_) output_bytes += align_up(port.rows * port.row_bytes);
+  LMN_ASSIGN_OR_RETURN(queue_, PlanQueue::create(device_, layout_.input_bytes, output_bytes,
+                                                 workspace_bytes(graph, options)));
+  for (Port& port : inputs_) port.host = queue_.inputs() + port.offset;
+  int64_t at = 0;
+  for (Port& port : outputs_) {
+    port.host = queue_.outputs() + at;
+    at += align_up(port.rows * port.row_bytes);
+  }
+  return {};
+}
+
+Status PlanImpl::enqueue(const StepHints& hints) {
+  sent_.clear();
+  for (const Port& port : inputs_)
+    sent_.push_back({port.offset, port.offset + rows_of(port) * port.row_bytes});
+  join_close(&sent_);
+  LMN_RETURN_IF_ERROR(queue_.send(arena_.data(), sent_));
+  ops::LaunchQueue& launches = queue_.launches();
+  launches.context = hints.context > 0 ? std::min(hints.context, max_context_) : max_context_;
+  launches.single_rows = hints.single_rows;
+  if (profiles_.empty()) {
+    for (size_t i = 0; i < stages_.size(); ++i) LMN_RETURN_IF_ERROR(enqueue_stage(i, nullptr));
+    return queue_.take_launch_error();
+  }
+  StageProfile& profile = *profiles_[selected_];
+  const int64_t begin = parallel::now_ns();
+  LMN_RETURN_IF_ERROR(queue_.stream().synchronize());
+  const int64_t sent = parallel::now_ns();
+  profile.add_start(sent - begin);
+  for (size_t i = 0; i < stages_.size(); ++i) LMN_RETURN_IF_ERROR(enqueue_stage(i, &profile));
+  profile.end_run(0, static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(queue_.inputs()) -
+                                            reinterpret_cast<uintptr_t>(arena_.data())));
+  return {};
+}
+
+Status PlanImpl::enqueue_stage(size_t stage, StageProfile* profile) {
+  const int64_t begin = profile == nullptr ? 0 : parallel::now_ns();
+  ops::Worker worker;
+  worker.queue = &queue_.launches();
+  stages_[stage].kernel(stages_[stage].args, worker);
+  if (profile == nullptr) return {};
+  LMN_RETURN_IF_ERROR(queue_.take_launch_error());
+  LMN_RETURN_IF_ERROR(queue_.stream().synchronize());
+  profile->add(stage, parallel::now_ns() - begin, 0);
+  return {};
+}
+
+Status PlanImpl::fetch(std::string_view name, int64_t begin, int64_t count) {
+  const Port* port = find(outputs_, name);
+  LMN_CHECK(port != nullptr && begin >= 0 && begin + count <= port->rows);
+  return queue_.stream().copy_to_host(port->host + begin * port->row_bytes,
+                                      arena_.data() + port->offset + begin * port->row_bytes,
+                                      static_cast<size_t>(count * port->row_bytes));
+}
+
+Status PlanImpl::run_queued(const StepHints& hints) {
+  LMN_RETURN_IF_ERROR(enqueue(hints));
+  for (const Port& port : outputs_) LMN_RETURN_IF_ERROR(fetch(port.name, 0, rows_of(port)));
+  return queue_.stream().synchronize();
 }
 
 std::string PlanImpl::dump() const {

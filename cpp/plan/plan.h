@@ -7,7 +7,8 @@
 // - After build() nothing points into the model file: weights, norms and biases live in device
 //   memory of the plan.
 // - A plan is used by one thread at a time (the engine's), which is member 0 of the team.
-// - Inputs and outputs are written and read in place, in device memory that the host addresses.
+// - Inputs and outputs are written and read in place, in host memory. On a device that is not the
+//   host this is a page-locked copy, sent before the kernels and fetched after them.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "core/tensor.h"
 #include "graph/graph.h"
 #include "ops/op_args.h"
+#include "ops/worker.h"
 #include "parallel/thread_team.h"
 #include "plan/profile.h"
 
@@ -34,6 +36,12 @@ namespace lmn::plan {
 // barrier for its share: a barrier costs about 1 us, normalising and quantising a row of 4096 about
 // as much.
 inline constexpr int64_t kReplicateRows = 4;
+
+// Of one step, for launchers that size their grids; results do not depend on it.
+struct StepHints {
+  int64_t context = 0;      // no row attends to more positions; 0: PlanOptions::max_context
+  int64_t single_rows = 0;  // so many rows, from the first, are each the only one of their sequence
+};
 
 enum class FileUse : int32_t {
   kSoon = 0,  // read a few milliseconds from now
@@ -46,6 +54,9 @@ struct PlanOptions {
   int64_t max_outputs = 0;             // "outputs"
   int64_t max_sequences = 0;           // "sequences"
   int64_t max_pages_per_sequence = 0;  // "pages": the row stride of block_tables
+
+  // Positions of a sequence at most. Needed where the device is not the host.
+  int64_t max_context = 0;
 
   // Called once with the bytes of packed weights and of the arena, before they are allocated: an
   // error ends the build. May be null.
@@ -93,8 +104,20 @@ class Plan {
   // model.
   virtual Status bind_kv(std::span<const ops::KvLayer> layers) = 0;
 
-  // One step. Inputs, symbols and caches are set. Allocates nothing.
-  virtual void run(parallel::ThreadTeam& team) = 0;
+  // One step. Inputs, symbols and caches are set. Allocates nothing. An error is the device's, and
+  // outputs are then not what they should be; on the host there is none.
+  virtual Status run(parallel::ThreadTeam& team, const StepHints& hints = {}) = 0;
+
+  // A step on a device that is not the host, in parts. enqueue() queues on stream() what sends the
+  // inputs and the kernels; it may be recorded, for the symbols and hints of that moment. What
+  // outputs are then is in device memory, and in host memory once fetch() was queued behind it and
+  // the stream was waited for.
+  virtual Stream* stream() { return nullptr; }  // null: the device is the host
+  virtual ops::LaunchQueue& queue() = 0;        // of the stream
+  virtual Status enqueue(const StepHints& hints) = 0;
+  virtual const float* device_output(std::string_view name) const = 0;
+  // Rows [begin, begin + count) of an output, to where output() has them.
+  virtual Status fetch(std::string_view name, int64_t begin, int64_t count) = 0;
 
   virtual int32_t kv_layers() const = 0;
   virtual int32_t kv_heads() const = 0;  // 0 without KV caches

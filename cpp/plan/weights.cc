@@ -122,10 +122,40 @@ Status Weights::fill(const Vector& vector, const PlanOptions& options) {
                                 values.size() * sizeof(float));
 }
 
+// Two page-locked buffers of one member: it packs into one while the device copies from the other.
+class Weights::Staging {
+ public:
+  // A buffer that nothing is copied from, valid until the next call.
+  Result<std::byte*> next(Device& device, size_t bytes) {
+    if (stream_ == nullptr) {
+      LMN_ASSIGN_OR_RETURN(stream_, device.create_stream());
+    }
+    PinnedBlock& half = halves_[at_];
+    if (half.bytes() < bytes) {
+      LMN_RETURN_IF_ERROR(stream_->synchronize());
+      LMN_ASSIGN_OR_RETURN(half, PinnedBlock::create(device, bytes));
+    }
+    return half.data();
+  }
+  Status send(std::byte* to, size_t bytes) {
+    LMN_RETURN_IF_ERROR(stream_->synchronize());  // the copy from the other half
+    LMN_RETURN_IF_ERROR(stream_->copy_from_host(to, halves_[at_].data(), bytes));
+    at_ = 1 - at_;
+    return {};
+  }
+  Status finish() { return stream_ == nullptr ? Status() : stream_->synchronize(); }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+  PinnedBlock halves_[2];
+  int at_ = 0;
+};
+
 // The filling of all matrices by a team. Members share the counters alone.
 class Weights::Loading {
  public:
-  Loading(Weights& weights, const PlanOptions& options) : weights_(weights), options_(options) {
+  Loading(Weights& weights, const PlanOptions& options, int members)
+      : weights_(weights), options_(options), staging_(static_cast<size_t>(members)) {
     for (const auto& matrix : weights.matrices_) {
       const auto parts =
           static_cast<int32_t>(std::max<int64_t>(1, matrix->packed.bytes / kSliceBytes));
@@ -138,16 +168,18 @@ class Weights::Loading {
   void work(int index) {
     while (!stop_.load(std::memory_order_relaxed)) {
       const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
-      if (i >= slices_.size()) return;
+      if (i >= slices_.size()) break;
       if (i + kSlicesAhead < slices_.size()) tell(slices_[i + kSlicesAhead], FileUse::kSoon);
       const Slice& slice = slices_[i];
       if (!begin(*slice.matrix)) return;
-      pack(slice, index);
+      if (Status status = pack(slice, index); !status.ok()) return fail(std::move(status));
       tell(slice, FileUse::kOver);
       const int64_t bytes = slice.matrix->packed.bytes / slice.parts;
       const int64_t done = done_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
       if (index == 0 && options_.progress) options_.progress(done, weights_.bytes_);
     }
+    if (Status status = staging_[static_cast<size_t>(index)].finish(); !status.ok())
+      fail(std::move(status));
   }
 
   // Once no member works.
@@ -168,22 +200,41 @@ class Weights::Loading {
     for (const graph::Piece& piece : matrix.constant->pieces) {
       Status status = before_read(options_, piece);
       if (status.ok()) continue;
-      const std::lock_guard<std::mutex> lock(failure_mutex_);
-      if (failure_.ok()) failure_ = std::move(status);
-      stop_.store(true, std::memory_order_relaxed);
+      fail(std::move(status));
       return false;
     }
     return true;
   }
 
-  void pack(const Slice& slice, int index) {
+  void fail(Status status) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (failure_.ok()) failure_ = std::move(status);
+    stop_.store(true, std::memory_order_relaxed);
+  }
+
+  Status pack(const Slice& slice, int index) {
     const Matrix& matrix = *slice.matrix;
     ops::Worker worker;
     worker.index = index;
     worker.part = slice.part;
     worker.parts = slice.parts;
-    weights_.table_.pack({matrix.views, matrix.packed.input_type, matrix.packed.interleaved},
-                         matrix.packed, weights_.block_.data() + matrix.offset, worker);
+    const ops::PackRequest request{matrix.views, matrix.packed.input_type,
+                                   matrix.packed.interleaved};
+    std::byte* to = weights_.block_.data() + matrix.offset;
+    if (weights_.device_.is_host()) {
+      weights_.table_.pack(request, matrix.packed, to, worker);
+      return {};
+    }
+    // Into page-locked memory, from which the device takes it while the next slice is packed.
+    const ops::PackedRange range = weights_.table_.packed_range(matrix.packed, worker);
+    Staging& staging = staging_[static_cast<size_t>(index)];
+    LMN_ASSIGN_OR_RETURN(std::byte * half,
+                         staging.next(weights_.device_, static_cast<size_t>(range.bytes())));
+    // pack() adds the range's begin again.
+    auto* base = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(half) -
+                                              static_cast<uintptr_t>(range.begin));
+    weights_.table_.pack(request, matrix.packed, base, worker);
+    return staging.send(to + range.begin, static_cast<size_t>(range.bytes()));
   }
 
   // A share of the packed bytes is the same share of the file's bytes, but for the panels at its
@@ -208,6 +259,7 @@ class Weights::Loading {
 
   Weights& weights_;
   const PlanOptions& options_;
+  std::vector<Staging> staging_;  // of each member
   std::vector<Slice> slices_;
   std::atomic<size_t> next_{0};
   std::atomic<int64_t> done_{0};  // bytes
@@ -221,7 +273,7 @@ Status Weights::load(parallel::ThreadTeam& team, const PlanOptions& options) {
   if (!block.ok()) return std::move(block).status().with_context("packed weights");
   block_ = std::move(block).value();
   for (const Vector& vector : vectors_) LMN_RETURN_IF_ERROR(fill(vector, options));
-  Loading loading(*this, options);
+  Loading loading(*this, options, team.size());
   team.run([&](int index) { loading.work(index); });
   LMN_RETURN_IF_ERROR(loading.result());
   if (options.progress) options.progress(bytes_, bytes_);

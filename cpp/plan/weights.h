@@ -64,6 +64,7 @@ class Weights {
 
   int64_t reserve(int64_t bytes);
   Matrix* find(const graph::Constant& constant, bool interleaved, const DType* input_type);
+  class Staging;
   class Loading;
   Status fill(const Vector& vector, const PlanOptions& options);
 

@@ -175,7 +175,7 @@ inline std::vector<float> step(plan::Plan& plan, parallel::ThreadTeam& team, Cac
   plan.set_symbol("tokens", t);
   plan.set_symbol("outputs", outputs);
   plan.set_symbol("sequences", s);
-  plan.run(team);
+  EXPECT(plan.run(team).ok());
   const float* logits = plan.output("logits");
   return std::vector<float>(logits, logits + outputs * vocab);
 }

@@ -189,7 +189,7 @@ TEST(random_graphs_in_one_arena_give_what_separate_values_give) {
     // Inputs survive a run; few rows and many take turns.
     for (int64_t rows : {kRows, int64_t{3}, kRows, int64_t{4}, int64_t{3}}) {
       plan->set_symbol("tokens", rows);
-      plan->run(*team);
+      EXPECT(plan->run(*team).ok());
       for (const Output& output : random.graph.outputs) {
         const Matrix& expected = want[static_cast<size_t>(output.value)];
         const float* got = plan->output(output.name);
