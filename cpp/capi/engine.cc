@@ -71,6 +71,7 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   }
   BuildOptions out;
   out.threads = given.threads;
+  if (given.device != nullptr) out.device = given.device;
   out.precise = given.activation_bits == 16;
   out.context_tokens = static_cast<int32_t>(given.context_tokens);
   out.max_sequences = static_cast<int32_t>(given.max_sequences);

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "capi/available_memory.h"
-#include "cpu/cpu_device.h"
+#include "capi/devices.h"
+#include "engine/device_runner.h"
 #include "engine/kv_cache.h"
 #include "engine/null_runner.h"
 #include "engine/plan_runner.h"
@@ -114,18 +115,19 @@ struct Need {
   bool kv_q8_fits = false;  // the model's heads allow kv_type q8_0
   int32_t sequences = 0;
 
-  Status check() const {
+  Status check(const Device& device) const {
     char what[200];
     std::snprintf(what, sizeof(what),
                   "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations for %d "
                   "sequences, %.1f MiB of KV cache for %lld tokens in %s)",
                   mebibytes(weights), mebibytes(activations), sequences, mebibytes(kv),
                   static_cast<long long>(kv_tokens), info(kv_dtype).name.data());
-    return check_fits(weights + activations + kv, what,
-                      kv_dtype == DType::kQ8_0 || !kv_q8_fits
-                          ? "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens"
-                          : "lower kv_tokens, context_tokens, max_sequences or "
-                            "prefill_chunk_tokens, or set kv_type to q8_0");
+    return check_device_fits(
+        device, weights + activations + kv, what,
+        kv_dtype == DType::kQ8_0 || !kv_q8_fits
+            ? "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens"
+            : "lower kv_tokens, context_tokens, max_sequences or "
+              "prefill_chunk_tokens, or set kv_type to q8_0");
   }
 };
 
@@ -143,10 +145,11 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const Model& model, graph::Graph 
   options.max_outputs = limits.outputs;
   options.max_sequences = limits.sequences;
   options.max_pages_per_sequence = limits.table_stride;
+  options.max_context = int64_t{limits.table_stride} * engine::kKvPageTokens;
   options.before_allocation = [&](int64_t packed, int64_t arena) {
     need.weights = packed;
     need.activations = arena;
-    return need.check();
+    return need.check(device);
   };
   options.before_read = [&](const TensorView&) -> Status {
     if (progress.stopped()) return cancelled();
@@ -182,7 +185,7 @@ Result<std::unique_ptr<engine::StepRunner>> build_runner(const Model& model,
                                                          Progress& progress) {
   if (const std::optional<NullModel>& null_model = model.null_model(); null_model.has_value()) {
     need.activations = engine::null_runner_bytes(limits);
-    LMN_RETURN_IF_ERROR(need.check());
+    LMN_RETURN_IF_ERROR(need.check(*keep.device));
     keep.record(memory::Owner::kArena, need.activations);
     return engine::make_null_runner(
         {limits, null_model->step_ns, null_model->token_ns, null_model->likeliest_token()});
@@ -192,7 +195,10 @@ Result<std::unique_ptr<engine::StepRunner>> build_runner(const Model& model,
                                   precise, need, progress));
   keep.record(memory::Owner::kPackedWeights, plan->packed_bytes());
   keep.record(memory::Owner::kArena, plan->arena_bytes());
-  return engine::make_plan_runner(std::move(plan), limits);
+  if (keep.device->is_host()) return engine::make_plan_runner(std::move(plan), limits);
+  LMN_ASSIGN_OR_RETURN(std::unique_ptr<engine::StepRunner> runner,
+                       engine::make_device_runner(std::move(plan), limits));
+  return runner;
 }
 
 }  // namespace
@@ -214,7 +220,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
                  static_cast<int64_t>(part->bytes().size()));
   }
   keep->record(memory::Owner::kFileCopy, static_cast<int64_t>(model->generated_bytes()));
-  LMN_ASSIGN_OR_RETURN(keep->device, cpu::create_cpu_device(""));
+  LMN_ASSIGN_OR_RETURN(keep->device, open_device(options.device));
   engine::EngineParts parts;
   LMN_ASSIGN_OR_RETURN(parts.team,
                        parallel::ThreadTeam::create(

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "capi/model_object.h"
 #include "capi/progress.h"
@@ -16,6 +17,7 @@
 namespace lmn::capi {
 
 struct BuildOptions {
+  std::string device;                // open_device()'s
   int32_t threads = 0;               // 0: default_thread_count()
   int32_t context_tokens = 0;        // 0: the model's
   int32_t max_sequences = 0;         // 0: kDefaultSequences

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/devices.h"
 #include "capi/options.h"
 #include "core/check.h"
 #include "cpu/cpu_device.h"
@@ -58,7 +59,7 @@ lmn_status lmn_build_info_get(lmn_build_info* info, lmn_error** err) {
     out.version = LMN_PACKAGE_VERSION;
     out.compiler = LMN_COMPILER;
     out.build_type = LMN_BUILD_TYPE;
-    out.backends = "cpu";
+    out.backends = backends();
     LMN_ASSIGN_OR_RETURN(out.cpu_target, cpu_target());
     out.cpu_targets = targets.c_str();
     out.cpu_threads = static_cast<uint32_t>(parallel::default_thread_count());

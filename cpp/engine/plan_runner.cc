@@ -13,25 +13,10 @@ class PlanRunner final : public StepRunner {
       : plan_(std::move(plan)), limits_(limits), inputs_(inputs) {}
 
   StepLimits limits() const override { return limits_; }
-  KvShape kv_shape() const override {
-    return {plan_->kv_layers(), plan_->kv_heads(), plan_->head_dim()};
-  }
+  KvShape kv_shape() const override { return kv_shape_of(*plan_); }
   StepInputs inputs() override { return inputs_; }
 
-  Status bind_kv(const KvBinding& kv) override {
-    std::vector<ops::KvLayer> layers;
-    for (const KvLayerMemory& memory : kv.layers) {
-      ops::KvLayer layer;
-      layer.k = memory.k;
-      layer.v = memory.v;
-      layer.dtype = kv.dtype;
-      layer.page_tokens = kv.page_tokens;
-      layer.kv_heads = plan_->kv_heads();
-      layer.head_dim = plan_->head_dim();
-      layers.push_back(layer);
-    }
-    return plan_->bind_kv(layers);
-  }
+  Status bind_kv(const KvBinding& kv) override { return plan_->bind_kv(kv_layers_of(*plan_, kv)); }
 
   Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam& team) override {
     plan_->set_symbol("tokens", sizes.tokens);
@@ -60,8 +45,26 @@ class PlanRunner final : public StepRunner {
 
 }  // namespace
 
-Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
-                                                     const StepLimits& limits) {
+KvShape kv_shape_of(const plan::Plan& plan) {
+  return {plan.kv_layers(), plan.kv_heads(), plan.head_dim()};
+}
+
+std::vector<ops::KvLayer> kv_layers_of(const plan::Plan& plan, const KvBinding& kv) {
+  std::vector<ops::KvLayer> layers;
+  for (const KvLayerMemory& memory : kv.layers) {
+    ops::KvLayer layer;
+    layer.k = memory.k;
+    layer.v = memory.v;
+    layer.dtype = kv.dtype;
+    layer.page_tokens = kv.page_tokens;
+    layer.kv_heads = plan.kv_heads();
+    layer.head_dim = plan.head_dim();
+    layers.push_back(layer);
+  }
+  return layers;
+}
+
+Result<StepInputs> step_inputs_of(plan::Plan& plan) {
   StepInputs inputs;
   const std::pair<const char*, int32_t**> names[] = {
       {"token_ids", &inputs.token_ids},           {"positions", &inputs.positions},
@@ -69,12 +72,18 @@ Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan>
       {"block_tables", &inputs.block_tables},     {"output_rows", &inputs.output_rows},
   };
   for (const auto& [name, pointer] : names) {
-    *pointer = plan->input<int32_t>(name);
+    *pointer = plan.input<int32_t>(name);
     if (*pointer == nullptr)
       return error(Code::kInvalidArgument, "plan has no int32 input \"%s\"", name);
   }
-  if (plan->output("logits") == nullptr)
+  if (plan.output("logits") == nullptr)
     return error(Code::kInvalidArgument, "plan has no output \"logits\"");
+  return inputs;
+}
+
+Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
+                                                     const StepLimits& limits) {
+  LMN_ASSIGN_OR_RETURN(const StepInputs inputs, step_inputs_of(*plan));
   return std::unique_ptr<StepRunner>(std::make_unique<PlanRunner>(std::move(plan), limits, inputs));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "core/status.h"
 #include "engine/step_runner.h"
@@ -18,5 +19,10 @@ namespace lmn::engine {
 // vocab_size = columns of the logits. INVALID_ARGUMENT names an input or output the plan lacks.
 Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
                                                      const StepLimits& limits);
+
+// What runners over plans share. The error is make_plan_runner's.
+Result<StepInputs> step_inputs_of(plan::Plan& plan);
+KvShape kv_shape_of(const plan::Plan& plan);
+std::vector<ops::KvLayer> kv_layers_of(const plan::Plan& plan, const KvBinding& kv);
 
 }  // namespace lmn::engine

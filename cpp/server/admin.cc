@@ -71,9 +71,10 @@ void post_admin_models(Server& server, Connection& connection) {
       throw ApiError(400, failure.message, "name", "invalid_value");
   }
   const lmn_engine_options options = read_engine_options(fields);
+  const std::string device(fields.text("device").value_or("cpu"));
   std::string served;
   const Failure failure =
-      server.load(std::string(*path), std::string(name.value_or("")), options, &served);
+      server.load(std::string(*path), std::string(name.value_or("")), options, device, &served);
   if (failure.failed()) {
     ApiError error = api_error(failure);
     if (error.status == 400 && !served.empty()) error.code = "name_taken";

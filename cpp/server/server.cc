@@ -172,7 +172,7 @@ void Server::end_work(const std::shared_ptr<ServedModel>& model, const ApiError&
 }
 
 Failure Server::load(std::string path, std::string name, const lmn_engine_options& options,
-                     std::string* served) {
+                     std::string device, std::string* served) {
   if (name.empty()) {
     name = path.substr(path.rfind('/') + 1);
     if (name.ends_with(".gguf")) name.resize(name.size() - 5);
@@ -187,7 +187,8 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
   }
   loading_.fetch_add(1, std::memory_order_relaxed);
   const auto ended = std::make_shared<std::atomic<bool>>(false);
-  const auto body = [this, path = std::move(path), name, options, ended]() mutable {
+  const auto body = [this, path = std::move(path), name, options, device = std::move(device),
+                     ended]() mutable {
     struct Progress {
       Server* server;
       const std::string* name;
@@ -216,6 +217,7 @@ Failure Server::load(std::string path, std::string name, const lmn_engine_option
       lmn_engine_options build = options;
       build.progress = report;
       build.progress_user = &progress;
+      build.device = device.c_str();
       if (!failure.failed()) {
         failure = attempt(
             [&](lmn_error** err) { return lmn_engine_create(model, &build, &engine, err); });

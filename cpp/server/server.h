@@ -41,9 +41,10 @@ class Server {
   Failure add_session(SessionHandle session, TokenizerHandle tokenizer,
                       const lmn_embedding_options& options);
   Failure remove(std::string_view name);
-  // Opens a file and serves it, in the background (see ModelTable::loads()), as *served.
+  // Opens a file and serves it, in the background (see ModelTable::loads()), as *served. `device`:
+  // in place of that of the options, which may point at what does not last.
   Failure load(std::string path, std::string name, const lmn_engine_options& options,
-               std::string* served);
+               std::string device, std::string* served);
   // False when something had to be cancelled. Another call with less grace shortens one that runs.
   bool stop(uint64_t grace_ns);
   lmn_server_info info() const;  // its address lives as long as the server

@@ -73,10 +73,15 @@ typedef struct lmn_engine_options {
    * ones with VNNI or dotprod. Others, as Q6_K, get 16 bits always; float weights are not affected.
    */
   uint32_t activation_bits;
+  /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA device or
+   * the N-th, from 0, of those that CUDA shows to the process. Read during create. Results are
+   * reproducible on each kind of device; between kinds they differ in the last bits. */
+  const char *device;
 } lmn_engine_options;
 
 /* Builds an engine for `model`, which it keeps alive. LMN_UNSUPPORTED names an architecture, tensor
- * type or option that this version lacks; LMN_IO_ERROR a model file that changed since it was
+ * type or option that this version lacks, or says why there is no such device (library built
+ * without, no driver, a driver or a device that is too old); LMN_IO_ERROR a model file that changed since it was
  * opened; LMN_OUT_OF_MEMORY how much it needs (weights, activations, KV cache), how much memory
  * there is to this process, and what lowers the need. */
 LMN_API lmn_status lmn_engine_create(const lmn_model *model, const lmn_engine_options *options,

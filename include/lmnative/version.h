@@ -25,7 +25,7 @@ typedef struct lmn_build_info {
   const char *version;     /* package version */
   const char *compiler;    /* "gcc 12.2.0" */
   const char *build_type;  /* "Release" */
-  const char *backends;    /* devices compiled in, separated by commas: "cpu" */
+  const char *backends;    /* devices compiled in, separated by commas: "cpu", "cpu,cuda" */
   const char *cpu_target;  /* kernels chosen on this machine: "avx2" */
   const char *cpu_targets; /* kernels this machine can run, separated by commas: "scalar,avx2" */
   uint32_t cpu_threads;    /* default thread count, from affinity and cgroup quota */

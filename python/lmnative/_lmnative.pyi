@@ -118,6 +118,7 @@ class Engine:
         activation_bits: int,
         profile: bool,
         kv_type: int,
+        device: str,
         progress: Callable[[str, int, int], None] | None,
     ) -> None: ...
     def submit(self, prompt: object, *, loop: int = 0, **options: Any) -> Request: ...

@@ -58,7 +58,8 @@ class Engine {
          uint32_t prefill_chunk_tokens, uint32_t queue_capacity, uint32_t max_sequences,
          uint32_t prefix_cache, uint64_t queue_tokens, uint64_t queue_bytes,
          uint64_t inter_token_target_ns, int64_t idle_spin_ns, uint32_t trace_events,
-         uint32_t activation_bits, bool profile, uint32_t kv_type, const py::object& progress) {
+         uint32_t activation_bits, bool profile, uint32_t kv_type, const std::string& device,
+         const py::object& progress) {
     Progress reporter(progress);
     auto options = sized<lmn_engine_options>();
     options.threads = threads;
@@ -76,6 +77,7 @@ class Engine {
     options.activation_bits = activation_bits;
     if (profile) options.flags |= LMN_ENGINE_PROFILE;
     options.kv_type = kv_type;
+    options.device = device.c_str();
     options.progress = reporter.function();
     options.progress_user = reporter.user();
     auto info = sized<lmn_model_info>();
@@ -389,13 +391,13 @@ void bind_engine(py::module_& module) {
   py::class_<Engine>(module, "Engine")
       .def(py::init<const Model&, int32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t,
                     uint32_t, uint64_t, uint64_t, uint64_t, int64_t, uint32_t, uint32_t, bool,
-                    uint32_t, const py::object&>(),
+                    uint32_t, const std::string&, const py::object&>(),
            py::arg("model"), py::kw_only(), py::arg("threads"), py::arg("context_tokens"),
            py::arg("kv_tokens"), py::arg("prefill_chunk_tokens"), py::arg("queue_capacity"),
            py::arg("max_sequences"), py::arg("prefix_cache"), py::arg("queue_tokens"),
            py::arg("queue_bytes"), py::arg("inter_token_target_ns"), py::arg("idle_spin_ns"),
            py::arg("trace_events"), py::arg("activation_bits"), py::arg("profile"),
-           py::arg("kv_type"), py::arg("progress"))
+           py::arg("kv_type"), py::arg("device"), py::arg("progress"))
       .def("submit", &Engine::submit, py::arg("prompt"), py::kw_only(), py::arg("flags"),
            py::arg("add_bos"), py::arg("max_tokens"), py::arg("temperature"), py::arg("top_k"),
            py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),

@@ -219,6 +219,12 @@ def _add_engine_options(parser: Parser) -> argparse._ArgumentGroup:
         help="elements of the KV cache: f16 (default), f32, or q8_0 for half the memory (8 bits, blocks of 32)",
     )
     add(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="where the model runs: cpu (default), cuda, or cuda:N, the N-th NVIDIA device from 0",
+    )
+    add(
         "--read-mode",
         choices=("map", "populate", "copy"),
         default="map",

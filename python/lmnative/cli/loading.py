@@ -9,7 +9,7 @@ import time
 
 from lmnative.llm import LLM
 
-ENGINE_OPTIONS = ("threads", "context_tokens", "kv_type", "read_mode", "activation_bits")
+ENGINE_OPTIONS = ("threads", "context_tokens", "kv_type", "read_mode", "activation_bits", "device")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

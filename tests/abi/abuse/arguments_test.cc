@@ -281,6 +281,9 @@ TEST(engine_options_out_of_range) {
       {[](lmn_engine_options* o) { o->trace_events = (1u << 24) + 1; }, "trace_events"},
       {[](lmn_engine_options* o) { o->kv_type = 4; }, "kv_type is 4"},
       {[](lmn_engine_options* o) { o->activation_bits = 4; }, "activation_bits"},
+      {[](lmn_engine_options* o) { o->device = "gpu"; }, "device is \"gpu\""},
+      {[](lmn_engine_options* o) { o->device = "cuda:-1"; }, "device is \"cuda:-1\""},
+      {[](lmn_engine_options* o) { o->device = "cuda:1x"; }, "device is \"cuda:1x\""},
   };
   for (const auto& [change, word] : cases) {
     auto options = sized<lmn_engine_options>();

@@ -41,7 +41,7 @@ EngineOptions = struct(
     *fields(c.c_uint32, "context_tokens kv_tokens prefill_chunk_tokens queue_capacity kv_type"),
     *fields(c.c_void_p, "progress progress_user"), *fields(c.c_uint32, "max_sequences prefix_cache"),
     *fields(c.c_uint64, "queue_tokens queue_bytes inter_token_target_ns"), ("idle_spin_ns", c.c_int64),
-    *fields(c.c_uint32, "trace_events activation_bits"))  # fmt: skip
+    *fields(c.c_uint32, "trace_events activation_bits"), ("device", c.c_char_p))  # fmt: skip
 RequestOptions = struct(
     "lmn_request_options", *fields(c.c_uint32, "struct_size flags"), ("prompt", c.c_char_p),
     ("prompt_bytes", c.c_uint64), ("prompt_ids", POINTER(c.c_int32)), ("prompt_id_count", c.c_uint64),

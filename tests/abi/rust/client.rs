@@ -50,7 +50,7 @@ mod lmn {
             struct_size: u32, flags: u32, threads: i32, context_tokens: u32, kv_tokens: u32, prefill_chunk_tokens: u32,
             queue_capacity: u32, kv_type: u32, progress: *const c_void, progress_user: *mut c_void, max_sequences: u32,
             prefix_cache: u32, queue_tokens: u64, queue_bytes: u64, inter_token_target_ns: u64, idle_spin_ns: i64,
-            trace_events: u32, activation_bits: u32,
+            trace_events: u32, activation_bits: u32, device: *const c_char,
         }
         request_options {
             struct_size: u32, flags: u32, prompt: *const c_char, prompt_bytes: u64, prompt_ids: *const i32,

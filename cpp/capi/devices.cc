@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/devices.h"
+
+#include <charconv>
+#include <string>
+
+#include "capi/available_memory.h"
+#include "cpu/cpu_device.h"
+#if defined(LMN_HAS_CUDA)
+#include "cuda/core/cuda_device.h"
+#endif
+
+namespace lmn::capi {
+namespace {
+
+constexpr std::string_view kCuda = "cuda";
+
+// N of "cuda:N"; negative: it is no such name.
+int cuda_ordinal(std::string_view name) {
+  if (name == kCuda) return 0;
+  if (!name.starts_with("cuda:")) return -1;
+  const std::string_view digits = name.substr(kCuda.size() + 1);
+  int ordinal = -1;
+  const auto [end, failure] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  return failure == std::errc() && end == digits.data() + digits.size() ? ordinal : -1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_device(std::string_view name) {
+  if (name.empty() || name == "cpu") return cpu::create_cpu_device("");
+  const int ordinal = cuda_ordinal(name);
+  if (ordinal < 0) {
+    return error(Code::kInvalidArgument, "device is \"%s\"; it is cpu, cuda or cuda:N",
+                 std::string(name).c_str());
+  }
+#if defined(LMN_HAS_CUDA)
+  return cuda::create_cuda_device(ordinal);
+#else
+  return error(Code::kUnsupported,
+               "device %s: this library was built without CUDA (-DLMN_CUDA=ON, with a CUDA toolkit "
+               "of 12.4 or newer); use device \"cpu\"",
+               std::string(name).c_str());
+#endif
+}
+
+const char* backends() {
+#if defined(LMN_HAS_CUDA)
+  return "cpu,cuda";
+#else
+  return "cpu";
+#endif
+}
+
+Status check_device_fits(const Device& device, int64_t bytes, const char* what,
+                         const char* remedy) {
+  if (device.is_host()) return check_fits(bytes, what, remedy);
+  LMN_ASSIGN_OR_RETURN(const DeviceMemory memory, device.memory());
+  if (bytes <= memory.free) return {};
+  return error(Code::kOutOfMemory,
+               "%s needs %.1f MiB on device %s, of whose %.1f MiB %.1f are free; %s", what,
+               mebibytes(bytes), device.name().c_str(), mebibytes(memory.total),
+               mebibytes(memory.free), remedy);
+}
+
+}  // namespace lmn::capi

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/device_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "engine/plan_runner.h"
+
+namespace lmn::engine {
+namespace {
+
+// A recording of some hundred kernels takes a few MB of device and host memory.
+constexpr size_t kMaxRecordings = 64;
+// Below, attention has one split of the context in any case (cuda/kernels/attention).
+constexpr int64_t kShortestContext = 128;
+
+struct Recorded {
+  int32_t rows;
+  int64_t context;
+  int64_t last_use;
+  std::unique_ptr<Recording> recording;
+};
+
+class DeviceRunnerImpl final : public DeviceRunner {
+ public:
+  DeviceRunnerImpl(std::unique_ptr<plan::Plan> plan, const StepLimits& limits,
+                   const StepInputs& inputs)
+      : plan_(std::move(plan)), limits_(limits), inputs_(inputs) {}
+  ~DeviceRunnerImpl() override { recordings_.clear(); }
+
+  StepLimits limits() const override { return limits_; }
+  KvShape kv_shape() const override { return kv_shape_of(*plan_); }
+  StepInputs inputs() override { return inputs_; }
+  Status bind_kv(const KvBinding& kv) override {
+    recordings_.clear();  // they hold the addresses
+    return plan_->bind_kv(kv_layers_of(*plan_, kv));
+  }
+
+  Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam&) override {
+    const int64_t context = longest_context(sizes);
+    if (profiled_) plan_->select_profile(static_cast<int>(step_kind(sizes)));
+    const bool alike = sizes.tokens == sizes.sequences && sizes.outputs == sizes.tokens;
+    if (alike && !profiled_) {
+      LMN_RETURN_IF_ERROR(replay(sizes.tokens, context));
+    } else {
+      set_sizes(sizes);
+      LMN_RETURN_IF_ERROR(plan_->enqueue({context, single_rows(sizes)}));
+      ++counters_.queued;
+    }
+    LMN_RETURN_IF_ERROR(plan_->fetch("logits", 0, sizes.outputs));
+    LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
+    return plan_->output("logits");
+  }
+
+  void keep_profiles() override {
+    plan_->set_profiles(kStepKinds);
+    profiled_ = true;
+  }
+  std::vector<plan::ProfileEntry> profile(StepKind kind) const override {
+    if (!profiled_) return {};
+    return plan_->profile(static_cast<int>(kind));
+  }
+  const DeviceRunnerCounters& counters() const override { return counters_; }
+
+ private:
+  void set_sizes(const StepSizes& sizes) {
+    plan_->set_symbol("tokens", sizes.tokens);
+    plan_->set_symbol("sequences", sizes.sequences);
+    plan_->set_symbol("outputs", sizes.outputs);
+  }
+
+  int64_t longest_context(const StepSizes& sizes) const {
+    return sizes.tokens == 0
+               ? 1
+               : int64_t{*std::max_element(inputs_.positions, inputs_.positions + sizes.tokens)} +
+                     1;
+  }
+
+  int64_t single_rows(const StepSizes& sizes) const {
+    const int32_t* sequence = inputs_.sequence_index;
+    int64_t n = 0;
+    while (n < sizes.tokens && (n + 1 == sizes.tokens || sequence[n + 1] != sequence[n])) ++n;
+    return n;
+  }
+
+  Status replay(int32_t rows, int64_t context) {
+    const int32_t all =
+        recorded_rows(rows, std::min({limits_.sequences, limits_.tokens, limits_.outputs}));
+    for (int32_t i = rows; i < all; ++i) {
+      inputs_.token_ids[i] = 0;
+      inputs_.positions[i] = -1;
+      inputs_.sequence_index[i] = i;
+      inputs_.kv_slots[i] = -1;
+      inputs_.output_rows[i] = i;
+    }
+    LMN_ASSIGN_OR_RETURN(Recording * recording, find(all, recorded_context(context)));
+    ++counters_.replayed;
+    return plan_->stream()->replay(*recording);
+  }
+
+  Result<Recording*> find(int32_t rows, int64_t context) {
+    ++uses_;
+    for (Recorded& known : recordings_) {
+      if (known.rows != rows || known.context != context) continue;
+      known.last_use = uses_;
+      return known.recording.get();
+    }
+    if (recordings_.size() == kMaxRecordings) {
+      recordings_.erase(std::min_element(
+          recordings_.begin(), recordings_.end(),
+          [](const Recorded& a, const Recorded& b) { return a.last_use < b.last_use; }));
+    }
+    LMN_ASSIGN_OR_RETURN(std::unique_ptr<Recording> made, record(rows, context));
+    recordings_.push_back({rows, context, uses_, std::move(made)});
+    return recordings_.back().recording.get();
+  }
+
+  Result<std::unique_ptr<Recording>> record(int32_t rows, int64_t context) {
+    set_sizes({rows, rows, rows});
+    LMN_RETURN_IF_ERROR(plan_->stream()->begin_recording());
+    const Status queued = plan_->enqueue({context, rows});
+    Result<std::unique_ptr<Recording>> made = plan_->stream()->end_recording();
+    if (!queued.ok()) return queued;
+    ++counters_.recorded;
+    return made;
+  }
+
+  std::unique_ptr<plan::Plan> plan_;
+  StepLimits limits_;
+  StepInputs inputs_;
+  bool profiled_ = false;
+  std::vector<Recorded> recordings_;
+  int64_t uses_ = 0;
+  DeviceRunnerCounters counters_;
+};
+
+}  // namespace
+
+int32_t recorded_rows(int32_t rows, int32_t most) {
+  // At most a seventh more rows than the step has from 8 on, which is where they begin to cost.
+  const auto up = [rows](int32_t step) { return (rows + step - 1) / step * step; };
+  const int32_t all = rows <= 8 ? static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(rows)))
+                      : rows <= 64  ? up(8)
+                      : rows <= 256 ? up(32)
+                                    : up(128);
+  return std::min(all, most);
+}
+
+int64_t recorded_context(int64_t context) {
+  return std::max(kShortestContext,
+                  static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(context))));
+}
+
+Result<std::unique_ptr<DeviceRunner>> make_device_runner(std::unique_ptr<plan::Plan> plan,
+                                                         const StepLimits& limits) {
+  if (plan->stream() == nullptr)
+    return error(Code::kInvalidArgument, "the plan's device has no stream");
+  LMN_ASSIGN_OR_RETURN(const StepInputs inputs, step_inputs_of(*plan));
+  return std::unique_ptr<DeviceRunner>(
+      std::make_unique<DeviceRunnerImpl>(std::move(plan), limits, inputs));
+}
+
+}  // namespace lmn::engine
