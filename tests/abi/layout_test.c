@@ -19,7 +19,7 @@
                  #type "." #field " moved")
 #define VALUE(name, value) _Static_assert((name) == (value), #name " changed its value")
 
-SIZE(lmn_engine_options, 96);
+SIZE(lmn_engine_options, 104);
 FIELD(lmn_engine_options, struct_size, 0, 4);
 FIELD(lmn_engine_options, flags, 4, 4);
 FIELD(lmn_engine_options, threads, 8, 4);
@@ -38,6 +38,7 @@ FIELD(lmn_engine_options, inter_token_target_ns, 72, 8);
 FIELD(lmn_engine_options, idle_spin_ns, 80, 8);
 FIELD(lmn_engine_options, trace_events, 88, 4);
 FIELD(lmn_engine_options, activation_bits, 92, 4);
+FIELD(lmn_engine_options, device, 96, 8);
 
 ELEMENT(lmn_token_bias, 8);
 FIELD(lmn_token_bias, id, 0, 4);
