@@ -158,6 +158,7 @@ Result<std::unique_ptr<DeviceRunner>> make_device_runner(std::unique_ptr<plan::P
   if (plan->stream() == nullptr)
     return error(Code::kInvalidArgument, "the plan's device has no stream");
   LMN_ASSIGN_OR_RETURN(const StepInputs inputs, step_inputs_of(*plan));
+  LMN_RETURN_IF_ERROR(check_logits(*plan));
   return std::unique_ptr<DeviceRunner>(
       std::make_unique<DeviceRunnerImpl>(std::move(plan), limits, inputs));
 }

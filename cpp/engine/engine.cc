@@ -136,7 +136,7 @@ Result<std::unique_ptr<Engine>> Engine::Impl::create(EngineParts parts,
   auto signals = std::make_shared<EngineSignals>();
   signals->ledger = parts.ledger != nullptr ? parts.ledger : std::make_shared<memory::Ledger>();
   LMN_ASSIGN_OR_RETURN(KvCache kv,
-                       KvCache::create(*parts.device, parts.runner->kv_shape(), options.kv_dtype,
+                       KvCache::create(parts.kv_parts, parts.runner->kv_shape(), options.kv_dtype,
                                        options.kv_tokens, *signals->ledger));
   LMN_RETURN_IF_ERROR(parts.runner->bind_kv(kv.binding()));
   if (options.profile) parts.runner->keep_profiles();

@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
-#include "core/device.h"
 #include "core/dtype.h"
 #include "core/status.h"
 #include "engine/histogram.h"
+#include "engine/kv_cache.h"
 #include "engine/request.h"
 #include "engine/step_runner.h"
 #include "engine/trace.h"
@@ -30,7 +30,8 @@ struct EngineParts {
   std::shared_ptr<void> keep_alive;  // what the rest points into (the model); released last
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<parallel::ThreadTeam> team;
-  Device* device = nullptr;  // where the KV cache is allocated; kept alive by keep_alive
+  // Where the KV caches of the layers are allocated: the devices are kept alive by keep_alive.
+  std::vector<KvPart> kv_parts;
   const text::Tokenizer* tokenizer = nullptr;  // null: token ids only
   std::shared_ptr<memory::Ledger> ledger;      // null: the engine makes its own
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/check.h"
 #include "core/tensor.h"
 
 namespace lmn::engine {
@@ -45,61 +46,61 @@ Result<int64_t> kv_bytes(const KvShape& shape, DType dtype, int64_t tokens) {
   return bytes;
 }
 
-KvCache::KvCache(Device& device, const KvShape& shape, DType dtype, int32_t pages)
-    : device_(&device), dtype_(dtype), layers_(static_cast<size_t>(shape.layers)), pages_(pages) {}
-
-KvCache::KvCache(KvCache&& other) noexcept
-    : device_(other.device_),
-      region_(std::exchange(other.region_, nullptr)),
-      bytes_(other.bytes_),
-      page_bytes_(other.page_bytes_),
-      zeros_(std::move(other.zeros_)),
-      dtype_(other.dtype_),
-      layers_(std::move(other.layers_)),
-      pages_(other.pages_),
-      ledger_(std::move(other.ledger_)) {}
-
-KvCache::~KvCache() {
-  if (region_ != nullptr) device_->release(region_, static_cast<size_t>(bytes_));
-}
-
-Result<KvCache> KvCache::create(Device& device, const KvShape& shape, DType dtype, int64_t tokens,
-                                memory::Ledger& ledger) {
+Result<KvCache> KvCache::create(std::span<const KvPart> parts, const KvShape& shape, DType dtype,
+                                int64_t tokens, memory::Ledger& ledger) {
   LMN_ASSIGN_OR_RETURN(const int64_t bytes, kv_bytes(shape, dtype, tokens));
-  const int64_t pages = kv_pages(tokens), page_bytes = bytes_of_page(shape, dtype);
-  KvCache cache(device, shape, dtype, static_cast<int32_t>(pages));
-  cache.page_bytes_ = page_bytes;
-  cache.zeros_.resize(static_cast<size_t>(page_bytes));
-  if (bytes == 0) return cache;
-  Result<std::byte*> region = device.allocate(static_cast<size_t>(bytes));
-  if (!region.ok()) {
-    return std::move(region).status().with_context("KV cache of " + std::to_string(tokens) +
+  KvCache cache;
+  cache.dtype_ = dtype;
+  cache.pages_ = static_cast<int32_t>(kv_pages(tokens));
+  cache.page_bytes_ = bytes_of_page(shape, dtype);
+  cache.zeros_.resize(static_cast<size_t>(cache.page_bytes_));
+  if (bytes == 0) {
+    cache.layers_.resize(static_cast<size_t>(shape.layers));
+    return cache;
+  }
+  for (const KvPart& part : parts) {
+    if (part.layers == 0) continue;
+    const auto size =
+        static_cast<size_t>(int64_t{cache.pages_} * 2 * part.layers * cache.page_bytes_);
+    Result<std::byte*> data = part.device->allocate(size);
+    if (!data.ok()) {
+      return std::move(data).status().with_context("KV cache of " + std::to_string(tokens) +
                                                    " tokens, " + std::to_string(bytes) +
                                                    " bytes (lower kv_tokens or context_tokens)");
+    }
+    Region& region = cache.regions_.emplace_back();
+    region.layers = part.layers;
+    region.data = {*data, Release{part.device, size}};
+    // page_bytes is a multiple of 64: 32 elements of two bytes are 64, and 32 blocks
+    // of 34 bytes are 17 times as many.
+    for (int32_t layer = 0; layer < part.layers; ++layer) {
+      cache.layers_.push_back(
+          {cache.array(region, 0, 2 * layer), cache.array(region, 0, 2 * layer + 1)});
+    }
   }
-  cache.region_ = *region;
+  LMN_CHECK(cache.layers_.size() == static_cast<size_t>(shape.layers));
   cache.bytes_ = bytes;
   cache.ledger_ = memory::LedgerEntry(&ledger, memory::Owner::kKv, bytes);
-  // page_bytes is a multiple of 64: 32 elements of two bytes are 64, and 32 blocks
-  // of 34 bytes are 17 times as many.
-  for (int32_t layer = 0; layer < shape.layers; ++layer) {
-    cache.layers_[static_cast<size_t>(layer)] = {cache.array(0, 2 * layer),
-                                                 cache.array(0, 2 * layer + 1)};
-  }
   return cache;
 }
 
 Status KvCache::scrub(int32_t page) {
-  for (int32_t i = 0; i < page_step(); ++i) {
-    LMN_RETURN_IF_ERROR(device_->copy_from_host(array(page, i), zeros_.data(), zeros_.size()));
+  for (const Region& region : regions_) {
+    for (int32_t i = 0; i < 2 * region.layers; ++i) {
+      LMN_RETURN_IF_ERROR(region.data.get_deleter().device->copy_from_host(
+          array(region, page, i), zeros_.data(), zeros_.size()));
+    }
   }
   return {};
 }
 
 Status KvCache::copy_page(int32_t from, int32_t to) {
-  if (region_ == nullptr) return {};
-  return device_->copy(array(to, 0), array(from, 0),
-                       static_cast<size_t>(page_step() * page_bytes_));
+  for (const Region& region : regions_) {
+    LMN_RETURN_IF_ERROR(region.data.get_deleter().device->copy(
+        array(region, to, 0), array(region, from, 0),
+        static_cast<size_t>(2 * region.layers * page_bytes_)));
+  }
+  return {};
 }
 
 }  // namespace lmn::engine

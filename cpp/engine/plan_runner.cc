@@ -76,14 +76,18 @@ Result<StepInputs> step_inputs_of(plan::Plan& plan) {
     if (*pointer == nullptr)
       return error(Code::kInvalidArgument, "plan has no int32 input \"%s\"", name);
   }
-  if (plan.output("logits") == nullptr)
-    return error(Code::kInvalidArgument, "plan has no output \"logits\"");
   return inputs;
+}
+
+Status check_logits(const plan::Plan& plan) {
+  if (plan.output("logits") != nullptr) return {};
+  return error(Code::kInvalidArgument, "plan has no output \"logits\"");
 }
 
 Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
                                                      const StepLimits& limits) {
   LMN_ASSIGN_OR_RETURN(const StepInputs inputs, step_inputs_of(*plan));
+  LMN_RETURN_IF_ERROR(check_logits(*plan));
   return std::unique_ptr<StepRunner>(std::make_unique<PlanRunner>(std::move(plan), limits, inputs));
 }
 

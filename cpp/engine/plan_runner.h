@@ -20,8 +20,9 @@ namespace lmn::engine {
 Result<std::unique_ptr<StepRunner>> make_plan_runner(std::unique_ptr<plan::Plan> plan,
                                                      const StepLimits& limits);
 
-// What runners over plans share. The error is make_plan_runner's.
+// What runners over plans share. The errors are make_plan_runner's.
 Result<StepInputs> step_inputs_of(plan::Plan& plan);
+Status check_logits(const plan::Plan& plan);
 KvShape kv_shape_of(const plan::Plan& plan);
 std::vector<ops::KvLayer> kv_layers_of(const plan::Plan& plan, const KvBinding& kv);
 

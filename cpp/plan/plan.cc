@@ -51,6 +51,11 @@ class PlanImpl final : public Plan {
     const Port* port = find(outputs_, name);
     return port == nullptr ? nullptr : reinterpret_cast<const float*>(port->host);
   }
+  int64_t columns(std::string_view name) const override {
+    const Port* port = find(inputs_, name);
+    if (port == nullptr) port = find(outputs_, name);
+    return port == nullptr ? 0 : port->row_bytes / info(port->dtype).block_bytes;
+  }
   const float* device_output(std::string_view name) const override {
     const Port* port = find(outputs_, name);
     return port == nullptr ? nullptr : reinterpret_cast<const float*>(arena_.data() + port->offset);

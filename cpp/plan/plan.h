@@ -93,6 +93,8 @@ class Plan {
     static_assert(std::is_same_v<T, int32_t> || std::is_same_v<T, float>);
     return static_cast<T*>(input_data(name, std::is_same_v<T, float> ? DType::kF32 : DType::kI32));
   }
+  // Elements of a row of an input or output; 0: no such one.
+  virtual int64_t columns(std::string_view name) const = 0;
   // [rows, columns], valid until the next run. Null: no such output.
   virtual const float* output(std::string_view name) const = 0;
 

@@ -81,9 +81,9 @@ typedef struct lmn_engine_options {
 
 /* Builds an engine for `model`, which it keeps alive. LMN_UNSUPPORTED names an architecture, tensor
  * type or option that this version lacks, or says why there is no such device (library built
- * without, no driver, a driver or a device that is too old); LMN_IO_ERROR a model file that changed since it was
- * opened; LMN_OUT_OF_MEMORY how much it needs (weights, activations, KV cache), how much memory
- * there is to this process, and what lowers the need. */
+ * without, no driver, a driver or a device that is too old); LMN_IO_ERROR a model file that changed
+ * since it was opened; LMN_OUT_OF_MEMORY how much it needs (weights, activations, KV cache), how
+ * much memory there is to this process, and what lowers the need. */
 LMN_API lmn_status lmn_engine_create(const lmn_model *model, const lmn_engine_options *options,
                                      lmn_engine **engine, lmn_error **err);
 /* Cancels what is in flight, joins all threads. Requests that still have handles end with

@@ -349,7 +349,7 @@ TEST(bad_engine_options_are_named) {
     EngineParts parts;
     parts.runner = std::make_unique<FakeRunner>(StepLimits{64, 1, 16, 8, kFakeVocab});
     parts.team = std::move(parallel::ThreadTeam::create({1, 0})).value();
-    parts.device = &device;
+    parts.kv_parts = {{&device, parts.runner->kv_shape().layers}};
     auto engine = Engine::create(std::move(parts), options);
     return engine.ok() ? std::string() : std::string(engine.status().message());
   };

@@ -217,7 +217,7 @@ class FakeEngine {
     auto team = parallel::ThreadTeam::create({setup.threads, 0});
     ASSERT_OK(team);
     parts.team = std::move(team).value();
-    parts.device = &device;
+    parts.kv_parts = {{&device, parts.runner->kv_shape().layers}};
     parts.tokenizer = setup.tokenizer;
     parts.ledger = ledger;
     EngineOptions options;

@@ -11,12 +11,18 @@
 namespace lmn::engine {
 namespace {
 
+Result<KvCache> create_cache(Device& device, const KvShape& shape, DType dtype, int64_t tokens,
+                             memory::Ledger& ledger) {
+  const KvPart part{&device, shape.layers};
+  return KvCache::create({&part, 1}, shape, dtype, tokens, ledger);
+}
+
 TEST(a_page_holds_all_layers_side_by_side) {
   FakeDevice device;
   memory::Ledger ledger;
   {
     const KvShape shape{3, 2, 64};
-    auto cache = KvCache::create(device, shape, DType::kF16, 100, ledger);  // 4 pages
+    auto cache = create_cache(device, shape, DType::kF16, 100, ledger);  // 4 pages
     ASSERT_OK(cache);
     EXPECT_EQ(cache->pages(), 4);
     const int64_t array =
@@ -54,7 +60,7 @@ TEST(bytes_follow_the_element_type) {
 
   FakeDevice device;
   memory::Ledger ledger;
-  auto cache = KvCache::create(device, {2, 1, 32}, DType::kQ8_0, 96, ledger);
+  auto cache = create_cache(device, {2, 1, 32}, DType::kQ8_0, 96, ledger);
   ASSERT_OK(cache);
   EXPECT_EQ(cache->bytes(), int64_t{2} * 2 * 3 * 32 * 34);
   const int64_t page = 32 * 34;
@@ -74,7 +80,7 @@ TEST(bytes_follow_the_element_type) {
 TEST(scrub_clears_its_page_and_no_other) {
   FakeDevice device;
   memory::Ledger ledger;
-  auto cache = KvCache::create(device, {2, 1, 4}, DType::kF32, 96, ledger);
+  auto cache = create_cache(device, {2, 1, 4}, DType::kF32, 96, ledger);
   ASSERT_OK(cache);
   const int64_t array = 4 * kKvPageTokens * 4;
   const auto memory = [&](int64_t page) {  // of layers 0 and 1, k and v, as a kernel finds them
@@ -110,7 +116,7 @@ TEST(scrub_clears_its_page_and_no_other) {
 TEST(a_model_without_layers_takes_no_memory) {
   FakeDevice device;
   memory::Ledger ledger;
-  auto cache = KvCache::create(device, {0, 0, 0}, DType::kF16, 1'000, ledger);
+  auto cache = create_cache(device, {0, 0, 0}, DType::kF16, 1'000, ledger);
   ASSERT_OK(cache);
   EXPECT_EQ(cache->bytes(), 0);
   EXPECT_EQ(cache->pages(), 32);
@@ -128,7 +134,7 @@ class PoorDevice : public FakeDevice {
 TEST(refusals_name_the_figures) {
   PoorDevice device;
   memory::Ledger ledger;
-  auto cache = KvCache::create(device, {2, 1, 4}, DType::kF16, 64, ledger);
+  auto cache = create_cache(device, {2, 1, 4}, DType::kF16, 64, ledger);
   ASSERT(!cache.ok());
   EXPECT(cache.status().code() == Code::kOutOfMemory);
   EXPECT(cache.status().message().find("64 tokens") != std::string_view::npos);
