@@ -112,8 +112,9 @@ void Fibre::start(void (*entry)(void*), void* argument) {
   // What lmn_switch_stack pops, ending with the address that it returns to.
   auto top = reinterpret_cast<uintptr_t>(memory_ + bytes_) & ~uintptr_t{63};
 #if defined(__x86_64__)
-  auto* frame = reinterpret_cast<uintptr_t*>(top) - 9;
-  std::memset(frame, 0, 9 * sizeof(uintptr_t));
+  // run() begins with the stack pointer 8 above a multiple of 16, as behind a call.
+  auto* frame = reinterpret_cast<uintptr_t*>(top) - 10;
+  std::memset(frame, 0, 10 * sizeof(uintptr_t));
   frame[6] = reinterpret_cast<uintptr_t>(&Fibre::run);  // then a zero: the caller of run()
 #else
   auto* frame = reinterpret_cast<uintptr_t*>(top) - 20;
