@@ -56,7 +56,8 @@ struct LaunchShape {
 #include "cuda/core/simt_host.cuh"
 #endif
 
-// What both bodies define, in lmn::simt. LMN_DEVICE marks functions that kernels call.
+// What both bodies define, in lmn::simt. LMN_DEVICE marks functions that kernels call,
+// LMN_UNROLL loops whose counter indexes registers.
 //
 //   int thread_index()            in the block            int block_size()       threads of it
 //   int block_x(), _y(), _z()                             int grid_x(), _y(), _z()
@@ -85,6 +86,7 @@ struct LaunchShape {
 //     b[0]: column g, k 4t to 4t + 3; b[1]: k + 16
 //   void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b)
 //     m16n8k16: a[0], a[1] and b as the first halves above
+//   void mma_s8_u8_k32, mma_s8_u8_k16   the same with unsigned bytes in b
 //   void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 //   void mma_bf16(the same)
 //     m16n8k16. a[0]: row g, k 2t, 2t + 1; a[1]: row g + 8; a[2], a[3]: k + 8. b[0]: column g, k
@@ -94,6 +96,8 @@ struct LaunchShape {
 //     from shared memory; lane 8i + j gives the address of row j of matrix i (16 bytes). r[i] of a
 //     lane is row g, columns 2t, 2t + 1 of matrix i, transposed: row 2t, 2t + 1 of column g
 //
+//   uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector)    byte i of the result is
+//                                 the one of the eight that nibble i of the selector, 0 to 7, names
 //   int dot4(int a, int b, int c) c + the products of four signed bytes
 //   int atomic_add(int*, int)     uint32_t, float alike; global or shared memory; what was there
 //   uint32_t atomic_max(uint32_t*, uint32_t)
@@ -102,6 +106,7 @@ struct LaunchShape {
 //   float half_to_float(uint16_t), bfloat_to_float(uint16_t)
 //   uint16_t float_to_half(float), float_to_bfloat(float)          to nearest even
 //   uint32_t halves(float low, float high)                         two, packed
+//   uint32_t bfloats(float low, float high)                        the same as bfloat16
 //   float exp2_fast(float)        within 2 units in the last place of 2^x
 //   float round_even(float)       to the nearest integer, ties to even
 //   float square_root(float)      correctly rounded, as division is

@@ -12,6 +12,7 @@
 
 #define LMN_DEVICE __device__ __forceinline__
 #define LMN_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
+#define LMN_UNROLL _Pragma("unroll")
 
 namespace lmn::simt {
 
@@ -73,6 +74,20 @@ LMN_DEVICE void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) {
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(b));
 }
+LMN_DEVICE void mma_s8_u8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+LMN_DEVICE void mma_s8_u8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+}
 LMN_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -100,6 +115,9 @@ LMN_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
                : "memory");
 }
 
+LMN_DEVICE uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
+  return __byte_perm(low, high, selector);
+}
 LMN_DEVICE int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
 
 template <typename T>
@@ -120,6 +138,13 @@ LMN_DEVICE uint16_t float_to_bfloat(float v) {
 LMN_DEVICE uint32_t halves(float low, float high) {
   return static_cast<uint32_t>(float_to_half(low)) | static_cast<uint32_t>(float_to_half(high))
                                                          << 16;
+}
+LMN_DEVICE uint32_t bfloats(float low, float high) {
+  union {
+    __nv_bfloat162 pair;
+    uint32_t bits;
+  } both{__floats2bfloat162_rn(low, high)};
+  return both.bits;
 }
 LMN_DEVICE float exp2_fast(float v) { return exp2f(v); }
 LMN_DEVICE float round_even(float v) { return rintf(v); }

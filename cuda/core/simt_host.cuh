@@ -17,6 +17,7 @@
 
 #define LMN_DEVICE inline
 #define LMN_KERNEL(threads, blocks) inline
+#define LMN_UNROLL
 #define LMN_UNOBSERVED __attribute__((no_sanitize("thread")))
 
 namespace lmn::simt {
@@ -47,6 +48,8 @@ struct Fragments {
 };
 void mma_s8_k32(void* const* lanes);
 void mma_s8_k16(void* const* lanes);
+void mma_s8_u8_k32(void* const* lanes);
+void mma_s8_u8_k16(void* const* lanes);
 void mma_f16(void* const* lanes);
 void mma_bf16(void* const* lanes);
 struct MatrixRows {
@@ -134,6 +137,14 @@ inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) {
   host::Fragments data{d, a, &b};
   host::collective("mma_s8_k16", &data, host::mma_s8_k16);
 }
+inline void mma_s8_u8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  host::Fragments data{d, a, b};
+  host::collective("mma_s8_u8_k32", &data, host::mma_s8_u8_k32);
+}
+inline void mma_s8_u8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) {
+  host::Fragments data{d, a, &b};
+  host::collective("mma_s8_u8_k16", &data, host::mma_s8_u8_k16);
+}
 inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   host::Fragments data{d, a, b};
   host::collective("mma_f16", &data, host::mma_f16);
@@ -153,6 +164,13 @@ inline void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
   host::collective("load_matrix_transposed", &data, host::load_matrix_transposed);
 }
 
+inline uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t both = low | uint64_t{high} << 32;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; ++i)
+    out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
+  return out;
+}
 inline int dot4(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) {
     c += static_cast<int8_t>(static_cast<uint32_t>(a) >> 8 * i) *
@@ -185,6 +203,9 @@ inline uint16_t float_to_half(float v) { return f32_to_f16(v); }
 inline uint16_t float_to_bfloat(float v) { return f32_to_bf16(v); }
 inline uint32_t halves(float low, float high) {
   return static_cast<uint32_t>(f32_to_f16(low)) | static_cast<uint32_t>(f32_to_f16(high)) << 16;
+}
+inline uint32_t bfloats(float low, float high) {
+  return static_cast<uint32_t>(f32_to_bf16(low)) | static_cast<uint32_t>(f32_to_bf16(high)) << 16;
 }
 inline float exp2_fast(float v) { return std::exp2(v); }
 inline float round_even(float v) { return std::nearbyintf(v); }

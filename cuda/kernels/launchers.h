@@ -27,6 +27,7 @@ inline uint32_t blocks(int64_t count) { return static_cast<uint32_t>(count); }
 Result<ops::PackedMatrix> plan_pack(const ops::PackRequest& request);
 void pack(const ops::PackRequest& request, const ops::PackedMatrix& matrix, std::byte* data,
           const ops::Worker& worker);
+ops::PackedRange packed_range(const ops::PackedMatrix& matrix, const ops::Worker& worker);
 
 // attention/attention.cu
 size_t attention_workspace_bytes(const ops::WorkspaceRequest& request);

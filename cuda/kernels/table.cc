@@ -31,6 +31,7 @@ ops::KernelTable make_table() {
   table.linear_input_type = linear_input_type;
   table.plan_pack = plan_pack;
   table.pack = pack;
+  table.packed_range = packed_range;
   return table;
 }
 

@@ -408,7 +408,7 @@ void mma_16x8x16(void* const* lanes, Float to_float) {
   }
 }
 
-template <int kK>
+template <int kK, typename ByteOfB>
 void mma_bytes(void* const* lanes) {
   using lmn::simt::host::Fragments;
   int16_t a[16][kK], b[8][kK];
@@ -420,7 +420,7 @@ void mma_bytes(void* const* lanes) {
         const int k = half * 16 + t * 4 + i;
         a[g][k] = static_cast<int8_t>(f->a[2 * half] >> 8 * i);
         a[g + 8][k] = static_cast<int8_t>(f->a[2 * half + 1] >> 8 * i);
-        b[g][k] = static_cast<int8_t>(f->b[half] >> 8 * i);
+        b[g][k] = static_cast<ByteOfB>(f->b[half] >> 8 * i);
       }
     }
   }
@@ -498,8 +498,10 @@ void copy_async(void* shared, const void* global, bool valid) {
 }
 void copy_commit() { running->copy_commit(); }
 void copy_wait(int groups) { running->copy_wait(groups); }
-void mma_s8_k32(void* const* lanes) { simt_tests::mma_bytes<32>(lanes); }
-void mma_s8_k16(void* const* lanes) { simt_tests::mma_bytes<16>(lanes); }
+void mma_s8_k32(void* const* lanes) { simt_tests::mma_bytes<32, int8_t>(lanes); }
+void mma_s8_k16(void* const* lanes) { simt_tests::mma_bytes<16, int8_t>(lanes); }
+void mma_s8_u8_k32(void* const* lanes) { simt_tests::mma_bytes<32, uint8_t>(lanes); }
+void mma_s8_u8_k16(void* const* lanes) { simt_tests::mma_bytes<16, uint8_t>(lanes); }
 void mma_f16(void* const* lanes) {
   simt_tests::mma_16x8x16(lanes, [](uint16_t bits) { return f16_to_f32(bits); });
 }

@@ -3,7 +3,7 @@
 // Element by element: a thread takes an element of the output.
 #pragma once
 
-#include "cuda/core/simt.cuh"
+#include "cuda/kernels/rows/activation.cuh"
 #include "ops/op_args.h"
 
 namespace lmn::cuda {
@@ -13,8 +13,6 @@ inline constexpr int kElementThreads = 256;
 LMN_DEVICE int64_t element_index() {
   return int64_t{simt::block_x()} * kElementThreads + simt::thread_index();
 }
-
-LMN_DEVICE float silu(float x) { return x / (1.0f + simt::exponential(-x)); }
 
 LMN_KERNEL(kElementThreads, 4) void silu_mul(ops::SiluMulArgs a) {
   const int64_t i = element_index();
