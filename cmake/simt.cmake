@@ -45,3 +45,14 @@ target_link_libraries(conformance_simt PRIVATE lmn_simt_kernels lmn_simt lmn_cor
                       Threads::Threads)
 add_test(NAME conformance_simt COMMAND conformance_simt)
 set_tests_properties(conformance_simt PROPERTIES LABELS cuda)
+
+# simt_tests: what conformance has no cases for.
+if(TARGET lmn_plan)
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc)
+  add_executable(simt_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
+  target_include_directories(simt_tests PRIVATE tests/unit)
+  target_link_libraries(simt_tests PRIVATE lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu
+                        lmn_graph lmn_plan lmn_test_flags Threads::Threads)
+  add_test(NAME unit_simt COMMAND simt_tests)
+  set_tests_properties(unit_simt PROPERTIES LABELS cuda)
+endif()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/tensor/tensor_kernels.h"
 #include "ops/validate.h"
 
 namespace lmn::cuda {
@@ -32,6 +33,7 @@ ops::KernelTable make_table() {
   table.plan_pack = plan_pack;
   table.pack = pack;
   table.packed_range = packed_range;
+  table.tensor = tensor_kernels();
   return table;
 }
 

@@ -34,6 +34,10 @@ LMN_HOOK(16)
 #undef LMN_HOOK
 void __tsan_read_range(void* at, size_t bytes) { access(at, bytes, false, false); }
 void __tsan_write_range(void* at, size_t bytes) { access(at, bytes, true, false); }
+// Of the launchers' shared pointers.
+int __tsan_atomic32_fetch_add(volatile int* at, int by, int) {
+  return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST);
+}
 
 }  // extern "C"
 

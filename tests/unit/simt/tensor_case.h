@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One operator of tensor_ops.def on the CUDA device's kernels, run by the executor, against the
+// CPU's kernel for the same node. Operands lie in guarded memory.
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/float16.h"
+#include "cpu/cpu_device.h"
+#include "cuda/kernels/tensor/tensor_kernels.h"
+#include "executor.h"
+#include "guarded_heap.h"
+#include "ops/kernel.h"
+#include "testing.h"
+
+namespace simt_tests {
+
+using namespace lmn;
+
+inline std::shared_ptr<std::byte> guarded(size_t bytes) {
+  return {static_cast<std::byte*>(guarded_allocate(bytes)), guarded_free};
+}
+
+// Numbers from -1 to 1, the same for the same seed.
+inline std::vector<float> some_numbers(int64_t count, uint32_t seed, float size = 1.0f) {
+  std::vector<float> out;
+  for (int64_t i = 0; i < count; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    out.push_back((static_cast<float>(seed >> 8) / static_cast<float>(1 << 23) - 1.0f) * size);
+  }
+  return out;
+}
+
+inline double number_at(const Tensor& t, int64_t i) {
+  switch (t.dtype) {
+    case DType::kF32:
+      return t.as<float>()[i];
+    case DType::kF16:
+      return f16_to_f32(t.as<uint16_t>()[i]);
+    case DType::kBF16:
+      return bf16_to_f32(t.as<uint16_t>()[i]);
+    case DType::kI8:
+      return t.as<int8_t>()[i];
+    case DType::kI32:
+      return t.as<int32_t>()[i];
+    case DType::kI64:
+      return static_cast<double>(t.as<int64_t>()[i]);
+    default:
+      return t.as<uint8_t>()[i];
+  }
+}
+
+inline void set_number(const Tensor& t, int64_t i, double v) {
+  switch (t.dtype) {
+    case DType::kF32:
+      t.as<float>()[i] = static_cast<float>(v);
+      return;
+    case DType::kF16:
+      t.as<uint16_t>()[i] = f32_to_f16(static_cast<float>(v));
+      return;
+    case DType::kBF16:
+      t.as<uint16_t>()[i] = f32_to_bf16(static_cast<float>(v));
+      return;
+    case DType::kI32:
+      t.as<int32_t>()[i] = static_cast<int32_t>(v);
+      return;
+    case DType::kI64:
+      t.as<int64_t>()[i] = static_cast<int64_t>(v);
+      return;
+    default:
+      t.as<uint8_t>()[i] = static_cast<uint8_t>(static_cast<int>(v));
+      return;
+  }
+}
+
+class DeviceCase {
+ public:
+  explicit DeviceCase(std::string_view op, ops::Attributes attributes = {}, int outputs = 1)
+      : op_(ops::find_tensor_op(op)),
+        attributes_(std::move(attributes)),
+        types_(static_cast<size_t>(outputs)) {
+    ASSERT(op_ != nullptr);
+  }
+  template <typename T>
+  DeviceCase& in(const Shape& shape, const std::vector<T>& values, DType dtype = DType::kF32,
+                 bool constant = false) {
+    ASSERT(static_cast<int64_t>(values.size()) == shape.elements());
+    const Tensor tensor = allocate(dtype, shape);
+    for (size_t i = 0; i < values.size(); ++i)
+      set_number(tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
+    operands_.push_back({{dtype, shape}, true, constant ? tensor.data : nullptr});
+    inputs_.push_back(tensor);
+    return *this;
+  }
+  DeviceCase& list(const std::vector<int64_t>& values) {  // i64, known
+    return in<int64_t>({static_cast<int64_t>(values.size())}, values, DType::kI64, true);
+  }
+  DeviceCase& absent() {
+    operands_.emplace_back();
+    inputs_.emplace_back();
+    return *this;
+  }
+  // The relative tolerance, and that of what is near 0.
+  DeviceCase& within(double relative, double absolute) {
+    relative_ = relative;
+    absolute_ = absolute;
+    return *this;
+  }
+
+  // The message of UNSUPPORTED.
+  std::string refusal() {
+    infer();
+    ops::TensorKernel kernel;
+    const Status status = bind_on_device(&kernel);
+    EXPECT(status.code() == Code::kUnsupported);
+    return std::string(status.message());
+  }
+  // On both; what they give must agree.
+  void check() {
+    infer();
+    const auto device = cpu::create_cpu_device("");
+    ASSERT_OK(device);
+    const ops::TensorKernels& host = (*device)->kernels().tensor;
+    std::shared_ptr<const void> prepared;
+    ASSERT_OK(host.prepare(node(all_known(), nullptr), &prepared));
+    ops::TensorKernel reference;
+    ASSERT_OK(host.bind(node(all_known(), prepared.get()), types_, &reference));
+    std::vector<Tensor> want;
+    const std::string want_failure = run(reference, false, -1, &want);
+    ops::TensorKernel kernel;
+    ASSERT_OK(bind_on_device(&kernel));
+    failure_ = run(kernel, true, -1, &results_);
+    EXPECT_EQ(failure_, want_failure);
+    compare(results_, want);
+    if (kernel.in_place < 0 || !failure_.empty()) return;
+    std::vector<Tensor> in_place;
+    EXPECT_EQ(run(kernel, true, kernel.in_place, &in_place), "");
+    for (size_t i = 0; i < results_.size(); ++i)
+      EXPECT(std::memcmp(in_place[i].data, results_[i].data, bytes(results_[i])) == 0);
+  }
+  const std::string& failure() const { return failure_; }
+  const Tensor& result(int i = 0) const { return results_[static_cast<size_t>(i)]; }
+  size_t result_bytes(int i = 0) const { return bytes(result(i)); }
+
+ private:
+  static Tensor allocate(DType dtype, const Shape& shape) {
+    Tensor tensor{dtype, shape, nullptr, nullptr};
+    auto memory = guarded(bytes(tensor));
+    tensor.data = memory.get();
+    tensor.owner = std::move(memory);
+    return tensor;
+  }
+  static size_t bytes(const Tensor& tensor) {
+    return static_cast<size_t>(tensor.shape.elements()) * info(tensor.dtype).block_bytes;
+  }
+  ops::TensorNode node(std::span<const ops::Operand> operands, const void* prepared) const {
+    return {*op_, attributes_, "t", operands, static_cast<int>(types_.size()), prepared};
+  }
+  std::span<const ops::Operand> all_known() {
+    known_ = operands_;
+    for (size_t i = 0; i < known_.size(); ++i) known_[i].data = inputs_[i].data;
+    return known_;
+  }
+  void infer() {
+    std::fill(types_.begin(), types_.end(), ops::TensorType{});
+    ASSERT_OK(ops::check_attributes(*op_, attributes_, "t"));
+    ASSERT_OK(ops::infer(node(all_known(), nullptr), types_));
+    for (const ops::TensorType& type : types_) ASSERT(type.is_known());
+  }
+  Status bind_on_device(ops::TensorKernel* kernel) {
+    const ops::TensorKernels table = cuda::tensor_kernels();
+    std::shared_ptr<const void> prepared;
+    LMN_RETURN_IF_ERROR(table.prepare(node(operands_, nullptr), &prepared));
+    return table.bind(node(operands_, prepared.get()), types_, kernel);
+  }
+  // What the kernel reports. `in_place`: the input whose buffer output 0 takes over.
+  std::string run(const ops::TensorKernel& kernel, bool on_device, int in_place,
+                  std::vector<Tensor>* results) {
+    std::vector<std::byte*> values;
+    std::vector<int32_t> inputs, outputs;
+    for (const Tensor& tensor : inputs_) {
+      inputs.push_back(tensor.data == nullptr ? -1 : static_cast<int32_t>(values.size()));
+      if (tensor.data != nullptr) values.push_back(tensor.data);
+    }
+    results->clear();
+    for (const ops::TensorType& type : types_) {
+      results->push_back(allocate(type.dtype, type.shape));
+      outputs.push_back(static_cast<int32_t>(values.size()));
+      values.push_back(results->back().data);
+    }
+    if (in_place >= 0) {
+      const Tensor& from = inputs_[static_cast<size_t>(in_place)];
+      ASSERT(bytes(from) == bytes(results->front()));
+      std::memcpy(results->front().data, from.data, bytes(from));
+      values[static_cast<size_t>(inputs[static_cast<size_t>(in_place)])] = results->front().data;
+    }
+    const auto failure = guarded(sizeof(std::atomic<const char*>));
+    auto* const word = new (failure.get()) std::atomic<const char*>(nullptr);
+    const auto scratch = guarded(kernel.scratch_bytes + 64);
+    ops::LaunchQueue queue;
+    ops::Worker worker;
+    worker.scratch = scratch.get();
+    worker.queue = on_device ? &queue : nullptr;
+    kernel.run(kernel.state.get(), {values.data(), inputs, outputs, word}, worker);
+    EXPECT_EQ(queue.failure, 0);
+    EXPECT_EQ(take_fault(), "");
+    return word->load() == nullptr ? "" : word->load();
+  }
+  void compare(const std::vector<Tensor>& have, const std::vector<Tensor>& want) {
+    for (size_t o = 0; o < have.size(); ++o) {
+      const bool is_float = have[o].dtype == DType::kF32 || have[o].dtype == DType::kF16 ||
+                            have[o].dtype == DType::kBF16;
+      const double unit = have[o].dtype == DType::kF16    ? 1.0 / 1024
+                          : have[o].dtype == DType::kBF16 ? 1.0 / 128
+                                                          : 0;
+      for (int64_t i = 0; i < have[o].shape.elements(); ++i) {
+        const double a = number_at(have[o], i), b = number_at(want[o], i);
+        if (a == b || (a != a && b != b)) continue;
+        if (is_float && std::abs(a - b) <= absolute_ + (relative_ + unit) * std::abs(b)) continue;
+        testing::report_failure(__FILE__, __LINE__,
+                                std::string(ops::name(*op_)) + ": element " + std::to_string(i) +
+                                    " of output " + std::to_string(o) + " is " + testing::show(a) +
+                                    ", want " + testing::show(b));
+        break;
+      }
+    }
+  }
+
+  const ops::TensorOp* op_;
+  ops::Attributes attributes_;
+  std::vector<ops::Operand> operands_, known_;
+  std::vector<Tensor> inputs_, results_;
+  std::vector<ops::TensorType> types_;
+  double relative_ = 1e-5, absolute_ = 1e-6;
+  std::string failure_;
+};
+
+}  // namespace simt_tests

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products and attention of the CUDA device against the CPU's, and that the bits of a row do not
+// depend on how many others there are.
+#include "tensor_case.h"
+
+namespace {
+
+using namespace simt_tests;
+using ops::Ints;
+
+TEST(matrices_of_all_shapes) {
+  const auto product = [&](const Shape& x, const Shape& w) {
+    DeviceCase("MatMul")
+        .in<float>(x, some_numbers(x.elements(), 1))
+        .in<float>(w, some_numbers(w.elements(), 2))
+        .within(1e-5, 1e-4)
+        .check();
+  };
+  product({3, 5}, {5, 4});
+  product({70, 40}, {40, 66});
+  product({2, 1100}, {1100, 5});  // several chunks
+  product({5}, {5});
+  product({5}, {2, 5, 3});
+  product({2, 3, 5}, {5});
+  product({2, 3, 5}, {5, 4});  // one matrix for all
+  product({2, 3, 5}, {2, 5, 4});
+  product({2, 1, 3, 5}, {3, 5, 4});
+  product({1, 3, 5}, {2, 5, 4});
+  product({0, 5}, {5, 4});
+  product({3, 0}, {0, 4});
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    DeviceCase("MatMul")
+        .in<float>({20, 33}, some_numbers(660, 1), type)
+        .in<float>({33, 9}, some_numbers(297, 2), type)
+        .within(1e-3, 2e-2)
+        .check();
+  }
+  for (const int64_t a : {0, 1}) {
+    for (const int64_t b : {0, 1}) {
+      DeviceCase("com.microsoft.FusedMatMul", {{"alpha", 0.5f}, {"transA", a}, {"transB", b}})
+          .in<float>(a != 0 ? Shape{2, 30, 20} : Shape{2, 20, 30}, some_numbers(1200, 1))
+          .in<float>(b != 0 ? Shape{2, 10, 30} : Shape{2, 30, 10}, some_numbers(600, 2))
+          .within(1e-5, 1e-5)
+          .check();
+      for (const Shape& c : {Shape{20, 10}, Shape{10}, Shape{20, 1}, Shape{}}) {
+        DeviceCase("Gemm", {{"alpha", 0.5f}, {"beta", 2.0f}, {"transA", a}, {"transB", b}})
+            .in<float>(a != 0 ? Shape{30, 20} : Shape{20, 30}, some_numbers(600, 1))
+            .in<float>(b != 0 ? Shape{10, 30} : Shape{30, 10}, some_numbers(300, 2))
+            .in<float>(c, some_numbers(c.elements(), 3))
+            .within(1e-5, 1e-5)
+            .check();
+      }
+    }
+  }
+  DeviceCase("com.microsoft.FusedGemm", {{"activation", "LeakyRelu"}, {"activation_alpha", 0.1f}})
+      .in<float>({4, 8}, some_numbers(32, 1))
+      .in<float>({8, 6}, some_numbers(48, 2))
+      .in<float>({6}, some_numbers(6, 3))
+      .check();
+}
+
+TEST(linears_take_bias_activation_and_residual_along) {
+  for (const char* activation : {"", "Relu", "Gelu", "GeluTanh", "Silu", "Tanh", "Sigmoid"}) {
+    for (const int64_t transposed : {0, 1}) {
+      DeviceCase("lmnative.Linear", {{"activation", activation}, {"transposed", transposed}})
+          .in<float>({2, 5, 24}, some_numbers(240, 1))
+          .in<float>(transposed != 0 ? Shape{12, 24} : Shape{24, 12}, some_numbers(288, 2))
+          .in<float>({12}, some_numbers(12, 3))
+          .in<float>({2, 5, 12}, some_numbers(120, 4))
+          .within(1e-5, 1e-5)
+          .check();
+    }
+  }
+  for (const Shape& residual : {Shape{5, 12}, Shape{1, 5, 12}, Shape{12}}) {
+    DeviceCase("lmnative.Linear")
+        .in<float>({2, 5, 24}, some_numbers(240, 1))
+        .in<float>({24, 12}, some_numbers(288, 2))
+        .absent()
+        .in<float>(residual, some_numbers(residual.elements(), 4))
+        .within(1e-5, 1e-5)
+        .check();
+  }
+  DeviceCase row_by_row("lmnative.Linear");
+  row_by_row.in<float>({2, 5, 24}, some_numbers(240, 1))
+      .in<float>({24, 12}, some_numbers(288, 2))
+      .absent()
+      .in<float>({2, 1, 12}, some_numbers(24, 4));
+  EXPECT(row_by_row.refusal().find("residual broadcasts") != std::string::npos);
+}
+
+// Among 1, 17 and 300 rows: different tiles, and chunks made by one block or by several.
+TEST(bits_of_a_row_do_not_depend_on_the_others) {
+  constexpr int64_t kInner = 1200, kColumns = 70;
+  const std::vector<float> x = some_numbers(300 * kInner, 1),
+                           w = some_numbers(kInner * kColumns, 2);
+  std::vector<float> first;
+  for (const int64_t rows : {1, 17, 300}) {
+    DeviceCase c("MatMul");
+    c.in<float>({rows, kInner}, {x.begin(), x.begin() + rows * kInner})
+        .in<float>({kInner, kColumns}, w)
+        .within(1e-4, 1e-3)
+        .check();
+    const float* y = c.result().as<float>();
+    if (first.empty()) first.assign(y, y + kColumns);
+    EXPECT(std::memcmp(first.data(), y, sizeof(float) * kColumns) == 0);
+  }
+}
+
+TEST(attention_of_heads_wherever_they_lie) {
+  const auto attention = [&](const Shape& q, const Shape& k, const Shape& v, const Shape& mask,
+                             ops::Attributes attributes, DType type = DType::kF32) {
+    DeviceCase c("lmnative.Attention", std::move(attributes));
+    c.in<float>(q, some_numbers(q.elements(), 1, 2), type)
+        .in<float>(k, some_numbers(k.elements(), 2, 2), type)
+        .in<float>(v, some_numbers(v.elements(), 3, 2), type)
+        .within(1e-4, 1e-5);
+    if (mask.rank > 0) {
+      std::vector<float> values = some_numbers(mask.elements(), 4);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = values[i] > 0.3f ? -1e9f : values[i];
+      c.in<float>(mask, values, type);
+    }
+    c.check();
+  };
+  attention({2, 3, 5, 16}, {2, 3, 7, 16}, {2, 3, 7, 16}, {},
+            {{"scale", 0.25f}, {"k_perm", Ints{0, 1, 2, 3}}});
+  attention({1, 2, 40, 24}, {1, 2, 70, 24}, {1, 2, 70, 40}, {1, 1, 40, 70}, {{"scale", 0.2f}});
+  attention({1, 2, 3, 128}, {1, 2, 33, 128}, {1, 2, 33, 128}, {1, 1, 1, 33}, {{"scale", 0.1f}});
+  // [batch, rows, heads, columns], as a transformer's projections leave them.
+  attention({2, 5, 3, 16}, {2, 7, 3, 16}, {2, 7, 3, 16}, {2, 1, 1, 7},
+            {{"scale", 0.25f},
+             {"q_perm", Ints{0, 2, 1, 3}},
+             {"k_perm", Ints{0, 2, 1, 3}},
+             {"v_perm", Ints{0, 2, 1, 3}},
+             {"y_perm", Ints{0, 2, 1, 3}}});
+}
+
+TEST(attention_rows_do_not_depend_on_the_others) {
+  const std::vector<float> q = some_numbers(40 * 16, 1), k = some_numbers(70 * 16, 2);
+  std::vector<float> first;
+  for (const int64_t rows : {1, 40}) {
+    DeviceCase c("lmnative.Attention", {{"scale", 0.25f}});
+    c.in<float>({1, 1, rows, 16}, {q.begin(), q.begin() + rows * 16})
+        .in<float>({1, 1, 70, 16}, k)
+        .in<float>({1, 1, 70, 16}, some_numbers(70 * 16, 3))
+        .check();
+    const float* y = c.result().as<float>();
+    if (first.empty()) first.assign(y, y + 16);
+    EXPECT(std::memcmp(first.data(), y, sizeof(float) * 16) == 0);
+  }
+  DeviceCase wide("lmnative.Attention");
+  wide.in<float>({1, 1, 1, 256}, some_numbers(256, 1))
+      .in<float>({1, 1, 2, 256}, some_numbers(512, 1))
+      .in<float>({1, 1, 2, 16}, some_numbers(32, 1));
+  EXPECT(wide.refusal().find("heads of more than 128") != std::string::npos);
+}
+
+}  // namespace
