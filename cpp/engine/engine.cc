@@ -112,6 +112,9 @@ Engine::Impl::Impl(EngineParts parts, const EngineOptions& options, const StepLi
   views_.reserve(2 * sequences);
   step_.reserve(sequences);
   rows_.reserve(sequences + kMaxSamples);
+  device_rows_.reserve(sequences + kMaxSamples);
+  device_choices_.reserve(sequences + kMaxSamples);
+  host_rows_.reserve(static_cast<size_t>(limits.outputs));
   joining_.reserve(kMaxSamples);
 }
 

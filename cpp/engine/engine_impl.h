@@ -97,14 +97,17 @@ class Engine::Impl {
   void take_turns();
   bool take_pages(Sequence& sequence, int32_t begin, int32_t end);
   void count_computed(Sequence& sequence, const Slice& slice);
-  void collect_rows(const float* logits);
+  void list_rows();
+  Status run_step(const StepSizes& sizes);
+  const float* row_of_logits(int32_t output) const;
+  void count_and_score();
   void sample_rows();
   void deliver_rows(int64_t now);
   // Of the logit that is not: what a client is told.
   Status not_finite(int32_t logit, const char* where, int32_t token, float value) const;
-  Verdict deliver_row(Sequence& sequence, const Sampler::Choice& choice, const float* logits,
-                      int64_t now);
-  Verdict deliver_scored(Sequence& sequence, const Slice& slice, const float* logits);
+  struct Row;
+  Verdict deliver_row(const Row& row, int64_t now);
+  Verdict deliver_scored(Sequence& sequence, const Slice& slice, int32_t output);
   void publish_pages(Sequence& sequence);
   void fork_siblings(Sequence& leader);
   void record_step(const StepTimes& times, const StepSizes& sizes);
@@ -177,10 +180,16 @@ class Engine::Impl {
   std::vector<Slice> step_;          // counts in members_
   struct Row {                       // of logits, from which a sequence gets its next token
     Sequence* sequence;
-    const float* logits;
+    int32_t output;     // which row
+    int32_t on_device;  // place in device_rows_; -1: sampled here
     Sampler::Choice choice;
   };
   std::vector<Row> rows_;
+  int32_t rows_here_ = 0;               // of rows_
+  const float* logits_ = nullptr;       // of the step, where the runner does not sample
+  std::vector<SampleRow> device_rows_;  // StepSampling
+  std::vector<SampleChoice> device_choices_;
+  std::vector<int32_t> host_rows_;
   std::vector<std::shared_ptr<Sequence>> joining_;  // forked in this step
   bool news_for_notifier_ = false;
   TouchedQueues touched_queues_;

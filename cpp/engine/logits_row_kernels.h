@@ -18,23 +18,9 @@
 #include <limits>
 #include <span>
 
+#include "core/sampling.h"
+
 namespace lmn::engine {
-
-// 49k to 150k logits make 770 to 2,400 blocks: as many maxima as a usual top_k needs to bound its
-// k-th value, and small enough a block that looking through one for its few candidates costs
-// little.
-inline constexpr int32_t kRowBlock = 64;
-inline constexpr int32_t row_blocks(int32_t vocab) { return (vocab + kRowBlock - 1) / kRowBlock; }
-
-// 2^y for y <= 0: y = n + t, n whole and |t| <= 1/2; 2^t by its minimax polynomial (largest
-// relative error with float rounding 1.9e-7; exactly 1 at 0); n is added to the exponent bits. Up
-// to kLowestExponent, where the result is still a normal float, the weight is 0.
-inline constexpr float kExp2[] = {0x1.5bba14p-10F, 0x1.3cea88p-7F, 0x1.c6b752p-5F,
-                                  0x1.ebf9bcp-3F,  0x1.62e42ap-1F, 1.0F};
-inline constexpr int kExp2Terms = 6;
-inline constexpr float kLowestExponent = -125;
-inline constexpr float kNoExponent = -127;    // makes all exponent bits 0: the float 0
-inline constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves n in the low bits
 
 struct RowView {
   const float* logits;     // [vocab], no NaN; -infinity is a forbidden token

@@ -17,8 +17,8 @@ bool has_penalties(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
 }
 
-bool keeps_all(const SamplingParams& p, int32_t vocab) {
-  return (p.top_k == 0 || p.top_k >= vocab) && p.top_p >= 1 && p.min_p <= 0;
+bool keeps_all(const SampleRow& how, int32_t vocab) {
+  return (how.top_k == 0 || how.top_k >= vocab) && how.top_p >= 1 && how.min_p <= 0;
 }
 
 int32_t index_of(std::span<const float> row, int32_t block, float value) {
@@ -31,7 +31,30 @@ int64_t bytes_of(const std::vector<T>& of) {
   return static_cast<int64_t>(of.size() * sizeof(T));
 }
 
+SampleChoice not_finite(std::span<const float> logits) {
+  const int32_t at = first_non_finite(logits);
+  return {-1, at, logits[static_cast<size_t>(at)]};
+}
+
 }  // namespace
+
+bool is_plain(const SamplingParams& params) {
+  return params.logit_bias.empty() && !has_penalties(params) && params.logprobs < 0;
+}
+
+SampleRow sample_row(const SamplingParams& params, double uniform, int32_t row) {
+  SampleRow how;
+  how.row = row;
+  if (params.temperature == 0) return how;
+  how.uniform = uniform;
+  how.scale = weight_scale(params.temperature);
+  how.top_p = params.top_p;
+  how.min_p = params.min_p;
+  // A little low, for rounding; the weight decides.
+  if (params.min_p > 0) how.min_depth = params.temperature * (std::log(params.min_p) - 1e-3F);
+  how.top_k = params.top_k;
+  return how;
+}
 
 Sampler::Sampler(int32_t vocab_size, memory::Ledger& ledger, const RowKernels& kernels)
     : kernels_(kernels) {
@@ -50,6 +73,13 @@ Sampler::Sampler(int32_t vocab_size, memory::Ledger& ledger, const RowKernels& k
                                     bytes_of(candidates_));
 }
 
+SampleChoice Sampler::sample(std::span<const float> logits, const SampleRow& how) {
+  const RowScan raw =
+      kernels_.scan(logits.data(), static_cast<int32_t>(logits.size()), block_max_.data(), nullptr);
+  if (!raw.finite) return not_finite(logits);
+  return {pick(how, {logits, raw.max, raw.block}), -1, 0};
+}
+
 Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input,
                                 const TopLogprobs& top) {
   Choice choice;
@@ -58,23 +88,17 @@ Sampler::Choice Sampler::choose(const SamplingParams& params, const Input& input
       !params.logit_bias.empty() || (has_penalties(params) && !input.tokens.empty());
   const RowScan raw =
       kernels_.scan(input.logits.data(), vocab, block_max_.data(), changed ? row_.data() : nullptr);
-  if (!raw.finite) {
-    choice.non_finite = first_non_finite(input.logits);
-    return choice;
-  }
+  if (!raw.finite) return {not_finite(input.logits), 0};
   Row row{input.logits, raw.max, raw.block};
   if (changed) row = adjusted(params, input);
   if (row.max == -kInfinite) return choice;
-  if (params.temperature == 0) {
-    choice.token_id = index_of(row.logits, row.max_block, row.max);
-  } else {
-    const auto index =
-        static_cast<uint64_t>(input.tokens.size()) - static_cast<uint64_t>(input.prompt_tokens);
-    choice.token_id = draw(params, row, uniform(input.seed, index));
-  }
+  const auto index =
+      static_cast<uint64_t>(input.tokens.size()) - static_cast<uint64_t>(input.prompt_tokens);
+  const SampleRow how = sample_row(params, uniform(input.seed, index), 0);
+  choice.token_id = pick(how, row);
   if (params.logprobs >= 0) {
     if (changed) (void)kernels_.scan(input.logits.data(), vocab, block_max_.data(), nullptr);
-    const bool drawn_from_all = !changed && params.temperature == 1 && keeps_all(params, vocab);
+    const bool drawn_from_all = !changed && params.temperature == 1 && keeps_all(how, vocab);
     const double sum =
         drawn_from_all
             ? running_sum_.back()
@@ -134,26 +158,26 @@ void Sampler::penalize(const SamplingParams& params, const Input& input) {
   }
 }
 
-int32_t Sampler::draw(const SamplingParams& params, const Row& row, double u) {
-  const WeightScale scale{row.max, weight_scale(params.temperature)};
+int32_t Sampler::pick(const SampleRow& how, const Row& row) {
+  return how.scale > 0 ? draw(how, row) : index_of(row.logits, row.max_block, row.max);
+}
+
+int32_t Sampler::draw(const SampleRow& how, const Row& row) {
+  const WeightScale scale{row.max, how.scale};
   const auto vocab = static_cast<int32_t>(row.logits.size());
-  const bool all = keeps_all(params, vocab);
+  const bool all = keeps_all(how, vocab);
   RowCut cut = cut_nothing();
   if (!all) {
-    cut = cutoff(params, row, scale);
-    if (params.min_p > 0) {
-      // The bound is a little low, for rounding; the weight decides.
-      const float bound = row.max + params.temperature * (std::log(params.min_p) - 1e-3F);
-      if (bound > cut.bound) cut = cut_at(bound);
-    }
+    cut = cutoff(how, row, scale);
+    if (how.min_p > 0 && row.max + how.min_depth > cut.bound) cut = cut_at(row.max + how.min_depth);
   }
-  const double total = kernels_.weigh(
-      view(row.logits), {scale, all ? nullptr : &cut, params.min_p, running_sum_.data(), nullptr,
-                         params.top_p < 1 ? weights_.data() : nullptr});
+  const double total =
+      kernels_.weigh(view(row.logits), {scale, all ? nullptr : &cut, how.min_p, running_sum_.data(),
+                                        nullptr, how.top_p < 1 ? weights_.data() : nullptr});
 
   // The block in which the cumulative sum passes the target, then the token in it; where rounding
   // leaves none, the last token of that block that has any weight.
-  const double target = std::min(u * total, std::nextafter(total, 0.0));
+  const double target = std::min(how.uniform * total, std::nextafter(total, 0.0));
   const auto block =
       std::upper_bound(running_sum_.begin(), running_sum_.end(), target) - running_sum_.begin();
   const auto first = static_cast<int32_t>(block) * kRowBlock;
@@ -162,7 +186,7 @@ int32_t Sampler::draw(const SamplingParams& params, const Row& row, double u) {
                      std::min(kRowBlock, vocab - first)};
   float weights[kRowBlock];
   cut.last_id -= first;  // ids count from this block here
-  (void)kernels_.weigh(here, {scale, &cut, params.min_p, nullptr, weights, nullptr});
+  (void)kernels_.weigh(here, {scale, &cut, how.min_p, nullptr, weights, nullptr});
   int32_t chosen = -1;
   for (int32_t i = 0; i < here.vocab; ++i) {
     if (weights[i] == 0) continue;
@@ -173,18 +197,18 @@ int32_t Sampler::draw(const SamplingParams& params, const Row& row, double u) {
   return chosen;
 }
 
-RowCut Sampler::cutoff(const SamplingParams& params, const Row& row, const WeightScale& scale) {
+RowCut Sampler::cutoff(const SampleRow& how, const Row& row, const WeightScale& scale) {
   const RowView logits = view(row.logits);
   int32_t kept = logits.vocab;
   RowCut cut = cut_nothing();
-  if (params.top_k > 0 && params.top_k < logits.vocab) {
-    kept = params.top_k;
+  if (how.top_k > 0 && how.top_k < logits.vocab) {
+    kept = how.top_k;
     cut = kth_likeliest(kernels_, logits, kept, row.max, candidates_);
   }
-  if (params.top_p >= 1) return cut;
+  if (how.top_p >= 1) return cut;
   const double total = kernels_.weigh(logits, {scale, &cut, 0, nullptr, weights_.data(), nullptr});
   return nucleus_cut(kernels_, logits,
-                     {weights_.data(), total, params.top_p * total, scale, cut, kept}, candidates_);
+                     {weights_.data(), total, how.top_p * total, scale, cut, kept}, candidates_);
 }
 
 void Sampler::fill_logprobs(const Input& input, float max, double sum, Choice& choice,

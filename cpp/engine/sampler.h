@@ -20,12 +20,16 @@
 //      uniform(seed, index of the generated token) (philox.h).
 // Equal logits are ordered by ascending id. Logprobs are those of the model: log softmax of the
 // logits before step 1.
+//
+// Steps 4 to 9 of a row are sample(), with what a SampleRow says: those a device may do instead
+// (StepRunner::samples), and then chooses the same token from the same logits.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/sampling.h"
 #include "engine/logits_row.h"
 #include "engine/sampling_params.h"
 #include "memory/ledger.h"
@@ -38,6 +42,11 @@ struct TopLogprobs {
   std::span<float> logprobs;
 };
 
+// Whether a SampleRow says all that the parameters ask for: no bias, no penalties, no logprobs.
+bool is_plain(const SamplingParams& params);
+// Steps 4 to 9 of the parameters, for row `row` of logits.
+SampleRow sample_row(const SamplingParams& params, double uniform, int32_t row);
+
 class Sampler {
  public:
   // Every table of kernels gives the same tokens.
@@ -49,13 +58,13 @@ class Sampler {
     int32_t prompt_tokens = 0;
     uint64_t seed = 0;
   };
-  struct Choice {
-    int32_t token_id = -1;    // -1: bias and penalties leave no token
-    int32_t non_finite = -1;  // index of a NaN or infinity in the logits: nothing was chosen
-    float logprob = 0;        // when params.logprobs >= 0
+  struct Choice : SampleChoice {  // token_id -1 without non_finite: bias and penalties leave none
+    float logprob = 0;            // when params.logprobs >= 0
   };
   // Fills `top` when params.logprobs > 0.
   Choice choose(const SamplingParams& params, const Input& input, const TopLogprobs& top);
+  // Of a row as it is; how.row is not looked at.
+  SampleChoice sample(std::span<const float> logits, const SampleRow& how);
 
  private:
   struct Row {
@@ -69,9 +78,10 @@ class Sampler {
   // max, and the sum of the weights at temperature 1, are those of the model's logits.
   void fill_logprobs(const Input& input, float max, double sum, Choice& choice,
                      const TopLogprobs& top);
-  int32_t draw(const SamplingParams& params, const Row& row, double u);
+  int32_t pick(const SampleRow& how, const Row& row);
+  int32_t draw(const SampleRow& how, const Row& row);
   // What top_k and top_p keep.
-  RowCut cutoff(const SamplingParams& params, const Row& row, const WeightScale& scale);
+  RowCut cutoff(const SampleRow& how, const Row& row, const WeightScale& scale);
   RowView view(std::span<const float> logits) const;
 
   const RowKernels& kernels_;

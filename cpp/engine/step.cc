@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One step of the engine: compose it from the running sequences, run it, sample, deliver. The
-// engine thread is member 0 of the team; the others help with running and sampling.
+// engine thread is member 0 of the team; the others help with running and sampling. Where the
+// runner samples, the step asks it for tokens, and for no more logits than the engine looks at.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "engine/batch.h"
 #include "engine/engine_impl.h"
 #include "engine/pace.h"
+#include "engine/philox.h"
 
 namespace lmn::engine {
 namespace {
@@ -27,12 +29,13 @@ void Engine::Impl::step(int64_t begin_ns) {
   times.scheduled = parallel::now_ns();
   const StepSizes sizes = write_batch(step_, members_, limits_, kv_.page_step(), inputs_);
   times.prepared = parallel::now_ns();
-  const Result<const float*> logits = parts_.runner->run(sizes, *parts_.team);
+  list_rows();
+  const Status ran = run_step(sizes);
   times.ran = parallel::now_ns();
   // Before the delivery: who has seen the end of its request sees its last step counted.
   counters_.steps.fetch_add(1, std::memory_order_relaxed);
-  if (logits.ok()) {
-    collect_rows(*logits);
+  if (ran.ok()) {
+    count_and_score();
     sample_rows();
     times.sampled = parallel::now_ns();
     deliver_rows(times.sampled);
@@ -41,7 +44,7 @@ void Engine::Impl::step(int64_t begin_ns) {
     for (const Slice& slice : step_) {
       Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
       sequence.cache.written = slice.begin + slice.tokens;
-      end_sequence(sequence, {FinishReason::kError, -1, logits.status()});
+      end_sequence(sequence, {FinishReason::kError, -1, ran});
     }
   }
   for (const Slice& slice : step_) {
@@ -147,30 +150,79 @@ void Engine::Impl::count_computed(Sequence& sequence, const Slice& slice) {
                                     std::memory_order_relaxed);
 }
 
-// Which sequence gets its next token from which row. The samples of a request whose prompt is now
-// computed all start from the same row.
-void Engine::Impl::collect_rows(const float* logits) {
+// Which sequence gets its next token from which row, and where. The samples of a request whose
+// prompt is computed in this step all start from the same row.
+void Engine::Impl::list_rows() {
+  const bool runner_samples = parts_.runner->samples();
   rows_.clear();
+  device_rows_.clear();
+  host_rows_.clear();
+  rows_here_ = 0;
+  int32_t output = 0;
+  const auto add = [&](Sequence& sequence, bool on_device) {
+    int32_t place = -1;
+    if (on_device) {
+      place = static_cast<int32_t>(device_rows_.size());
+      const auto index = static_cast<uint64_t>(sequence.generated_tokens());
+      device_rows_.push_back(sample_row(sequence.request().options().sampling,
+                                        uniform(sequence.seed(), index), output));
+    }
+    rows_here_ += on_device ? 0 : 1;
+    rows_.push_back({&sequence, output, place, {}});
+  };
   for (const Slice& slice : step_) {
     Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
-    RequestCore& request = sequence.request();
-    count_computed(sequence, slice);
-    if (request.is_score()) {
-      Verdict verdict = deliver_scored(sequence, slice, logits);
-      if (verdict.reason != FinishReason::kNone) end_sequence(sequence, std::move(verdict));
-    } else if (slice.outputs > 0) {
-      rows_.push_back({&sequence, logits, {}});
+    const RequestCore& request = sequence.request();
+    // By the request alone: the batch has no say in how a token is made.
+    const RequestOptions& options = request.options();
+    const bool on_device = runner_samples && !request.is_score() && options.logits == nullptr &&
+                           is_plain(options.sampling);
+    if (!request.is_score() && slice.outputs > 0) {
+      add(sequence, on_device);
       for (int32_t i = 1; i < request.samples() && !request.forked; ++i)
-        rows_.push_back({&request.sequence(i), logits, {}});
+        add(request.sequence(i), on_device);
     }
-    logits += int64_t{slice.outputs} * limits_.vocab_size;
+    for (int32_t i = 0; i < slice.outputs && !on_device; ++i) host_rows_.push_back(output + i);
+    output += slice.outputs;
+  }
+  device_choices_.assign(device_rows_.size(), {});
+}
+
+Status Engine::Impl::run_step(const StepSizes& sizes) {
+  if (parts_.runner->samples()) {
+    return parts_.runner->run_sampling(sizes, {device_rows_, host_rows_}, device_choices_,
+                                       *parts_.team);
+  }
+  LMN_ASSIGN_OR_RETURN(logits_, parts_.runner->run(sizes, *parts_.team));
+  return {};
+}
+
+const float* Engine::Impl::row_of_logits(int32_t output) const {
+  return logits_ != nullptr ? logits_ + int64_t{output} * limits_.vocab_size
+                            : parts_.runner->logits(output);
+}
+
+void Engine::Impl::count_and_score() {
+  int32_t output = 0;
+  for (const Slice& slice : step_) {
+    Sequence& sequence = *members_[static_cast<size_t>(slice.sequence)];
+    count_computed(sequence, slice);
+    if (sequence.request().is_score()) {
+      Verdict verdict = deliver_scored(sequence, slice, output);
+      if (verdict.reason != FinishReason::kNone) end_sequence(sequence, std::move(verdict));
+    }
+    output += slice.outputs;
   }
 }
 
 void Engine::Impl::sample_rows() {
   const auto choose = [this](Row& row, Sampler& sampler) {
     const Sequence& sequence = *row.sequence;
-    const Sampler::Input input{{row.logits, static_cast<size_t>(limits_.vocab_size)},
+    if (row.on_device >= 0) {
+      row.choice = {device_choices_[static_cast<size_t>(row.on_device)], 0};
+      return;
+    }
+    const Sampler::Input input{{row_of_logits(row.output), static_cast<size_t>(limits_.vocab_size)},
                                {sequence.tokens(), static_cast<size_t>(sequence.known_tokens())},
                                sequence.prompt_tokens(),
                                sequence.seed()};
@@ -178,8 +230,8 @@ void Engine::Impl::sample_rows() {
                                 row.sequence->next_top_logprobs());
   };
   const auto members = static_cast<size_t>(parts_.team->size());
-  const int64_t work = static_cast<int64_t>(rows_.size()) * limits_.vocab_size;
-  if (rows_.size() < 2 || members < 2 || work < kShareSamplingFrom) {
+  const int64_t work = int64_t{rows_here_} * limits_.vocab_size;
+  if (rows_here_ < 2 || members < 2 || work < kShareSamplingFrom) {
     for (Row& row : rows_) choose(row, samplers_[0]);
     return;
   }
@@ -194,7 +246,7 @@ void Engine::Impl::deliver_rows(int64_t now) {
     const Row& row = rows_[i];
     Sequence& sequence = *row.sequence;
     if (sequence.ended) continue;  // with its first sample
-    Verdict verdict = deliver_row(sequence, row.choice, row.logits, now);
+    Verdict verdict = deliver_row(row, now);
     if (verdict.reason != FinishReason::kNone) {
       end_sequence(sequence, std::move(verdict));
     } else {
@@ -216,13 +268,14 @@ Status Engine::Impl::not_finite(int32_t logit, const char* where, int32_t token,
                narrow ? ", or its keys and values exceed float16 (kv_type f32 has room)" : "");
 }
 
-Verdict Engine::Impl::deliver_row(Sequence& sequence, const Sampler::Choice& choice,
-                                  const float* logits, int64_t now) {
+Verdict Engine::Impl::deliver_row(const Row& row, int64_t now) {
+  Sequence& sequence = *row.sequence;
+  const Sampler::Choice& choice = row.choice;
   RequestCore& request = sequence.request();
   if (choice.non_finite >= 0) {
     return {FinishReason::kError, -1,
             not_finite(choice.non_finite, "of generated token", sequence.generated_tokens(),
-                       logits[choice.non_finite])};
+                       choice.value)};
   }
   if (sequence.sample() == 0 || request.forked) {
     sequence.cache.verified = sequence.cache.computed;
@@ -233,8 +286,8 @@ Verdict Engine::Impl::deliver_row(Sequence& sequence, const Sampler::Choice& cho
     return {FinishReason::kError, -1,
             error(Code::kInvalidArgument, "logit_bias and penalties leave no token to choose")};
   }
-  if (float* row = sequence.next_logits(); row != nullptr)
-    std::copy_n(logits, static_cast<size_t>(limits_.vocab_size), row);
+  if (float* copy = sequence.next_logits(); copy != nullptr)
+    std::copy_n(row_of_logits(row.output), static_cast<size_t>(limits_.vocab_size), copy);
   if (request.first_token_ns() == 0) {
     request.mark_first_token(now);
     histograms_.first_token.add(now - request.fixed().submit_ns);
@@ -250,10 +303,10 @@ Verdict Engine::Impl::deliver_row(Sequence& sequence, const Sampler::Choice& cho
   return deliver(sequence, choice.token_id, choice.logprob);
 }
 
-Verdict Engine::Impl::deliver_scored(Sequence& sequence, const Slice& slice, const float* logits) {
+Verdict Engine::Impl::deliver_scored(Sequence& sequence, const Slice& slice, int32_t output) {
   const auto vocab = static_cast<size_t>(limits_.vocab_size);
   for (int32_t i = 0; i < slice.outputs; ++i) {
-    const float* row = logits + static_cast<size_t>(i) * vocab;
+    const float* row = row_of_logits(output + i);
     const int32_t bad = first_non_finite({row, vocab});
     if (bad >= 0) {
       return {FinishReason::kError, -1, not_finite(bad, "after token", slice.begin + i, row[bad])};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StepRunner: what the engine needs of a model, and all it knows of one: arrays of a step's tokens
-// in, rows of logits out. plan_runner.h implements it over a Plan; tests and the null model
-// implement it without one.
+// in, rows of logits out, or tokens, where the runner samples as well. plan_runner.h implements it
+// over a Plan; tests and the null model implement it without one.
 //
 // A step is structure-of-arrays. The tokens of one sequence are consecutive rows with ascending
 // positions; sequence s of the step has row s of the block tables; output_rows lists the token rows
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/sampling.h"
 #include "core/status.h"
 #include "parallel/thread_team.h"
 #include "plan/profile.h"
@@ -71,6 +72,15 @@ struct KvBinding {
   int32_t page_tokens = 0;
 };
 
+// What is wanted of a step's rows of logits.
+struct StepSampling {
+  // A token each; a row may stand here several times (the samples of one prompt), and so there may
+  // be more than StepLimits::outputs.
+  std::span<const SampleRow> samples;
+  // Rows of logits that the engine looks at itself, ascending.
+  std::span<const int32_t> host_rows;
+};
+
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
@@ -83,6 +93,19 @@ class StepRunner {
   // Runs on the engine thread, which is member 0 of the team. Logits float32 [outputs, vocab_size],
   // valid until the next run. Allocates nothing in steady state.
   virtual Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam& team) = 0;
+
+  // Whether logits stay where they are computed and tokens are sampled there: then run_sampling()
+  // is called in place of run(). Constant.
+  virtual bool samples() const { return false; }
+  // As run(), and then choices[i] for samples[i]: the token that Sampler::sample (sampler.h)
+  // chooses from that row.
+  virtual Status run_sampling(const StepSizes&, const StepSampling&, std::span<SampleChoice>,
+                              parallel::ThreadTeam&) {
+    return error(Code::kUnsupported, "this runner samples nothing");
+  }
+  // A row that host_rows had, [vocab_size], valid until the next run.
+  virtual const float* logits(int32_t) const { return nullptr; }
+
   // Before the first run: keep a profile of each kind of step. Without, and for a runner without
   // parts, profile() is empty.
   virtual void keep_profiles() {}

@@ -71,6 +71,11 @@ struct KernelTable {
   // does not address; null on others.
   PackedRange (*packed_range)(const PackedMatrix& matrix, const Worker& worker) = nullptr;
 
+  // Of SampleArgs, by the first worker, and the workspace it needs for rows of `vocab` logits.
+  // Null: the host samples.
+  KernelFn sample = nullptr;
+  size_t (*sample_bytes)(int64_t rows, int64_t vocab) = nullptr;
+
   TensorKernels tensor;  // of tensor_ops.def
 };
 

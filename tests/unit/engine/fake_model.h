@@ -3,7 +3,8 @@
 // FakeRunner: a model that is a hash function. The state after a token is a hash of the state
 // before it and the token, kept in the KV pages at the token's slot and found again through the
 // block table, so a wrong page, slot, position or order shows as other tokens. Logits are hashes of
-// the state. reference_* compute the same from the tokens alone.
+// the state. reference_* compute the same from the tokens alone. It samples as well, where it is
+// told to: then the engine gets the rows of logits that it asked for, and no others.
 #pragma once
 
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "core/check.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
+#include "engine/sampler.h"
 #include "engine/step_runner.h"
 #include "memory/os_block.h"
 #include "testing.h"
@@ -119,6 +121,10 @@ class FakeRunner : public StepRunner {
       -1;  // token after which all logits are NaN (and the cache holds a broken state)
   int32_t error_after = -1;  // token that makes run() return an error
   int32_t throw_after = -1;  // token that makes a worker throw BrokenInvariant
+  bool sampling = false;     // it is the runner that samples
+
+  // Of a sampling one, over all steps.
+  std::atomic<int64_t> sampled_rows{0}, host_rows{0};
 
   StepLimits limits() const override { return limits_; }
   KvShape kv_shape() const override {
@@ -154,6 +160,31 @@ class FakeRunner : public StepRunner {
     return logits_.data();
   }
 
+  bool samples() const override { return sampling; }
+  Status run_sampling(const StepSizes& sizes, const StepSampling& wanted,
+                      std::span<SampleChoice> choices, parallel::ThreadTeam& team) override {
+    if (const auto ran = run(sizes, team); !ran.ok()) return ran.status();
+    const auto vocab = size_t(limits_.vocab_size);
+    ASSERT(choices.size() == wanted.samples.size());
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const int32_t row = wanted.samples[i].row;
+      ASSERT(row >= 0 && row < sizes.outputs);
+      choices[i] =
+          sampler_.sample({logits_.data() + size_t(row) * vocab, vocab}, wanted.samples[i]);
+    }
+    fetched_.assign(logits_.size(), std::numeric_limits<float>::quiet_NaN());
+    for (const int32_t row : wanted.host_rows) {
+      std::copy_n(logits_.begin() + ptrdiff_t(size_t(row) * vocab), vocab,
+                  fetched_.begin() + ptrdiff_t(size_t(row) * vocab));
+    }
+    sampled_rows += int64_t(choices.size());
+    host_rows += int64_t(wanted.host_rows.size());
+    return {};
+  }
+  const float* logits(int32_t row) const override {
+    return fetched_.data() + size_t(row) * size_t(limits_.vocab_size);
+  }
+
  private:
   // The place of a position's state, found as a kernel finds it: through the block table.
   std::byte* place(int32_t sequence, int32_t position) const {
@@ -184,7 +215,9 @@ class FakeRunner : public StepRunner {
   std::vector<int32_t> token_ids_, positions_, sequence_index_, kv_slots_, block_tables_,
       output_rows_;
   std::vector<uint64_t> states_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, fetched_;
+  memory::Ledger ledger_;
+  Sampler sampler_{limits_.vocab_size, ledger_};
   std::byte* k_ = nullptr;
   int32_t page_tokens_ = 0;
 };
