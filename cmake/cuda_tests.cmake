@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests of the CUDA device, which have the label cuda: its kernels on the CPU (cmake/simt.cmake) and, where nvcc has compiled
+# them, on the first device that there is (conformance_cuda, skipped where there is none), and what they use of it:
+# cuda_budget compares with cuda_budget.txt; the target cuda_resources prints a table, cuda_budget_update writes the file anew.
+# The target cuda_tests builds what these tests run.
+add_custom_target(cuda_tests)
+foreach(target conformance_simt)
+  if(TARGET ${target})
+    add_dependencies(cuda_tests ${target})
+  endif()
+endforeach()
+if(NOT TARGET lmn_cuda)
+  return()
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS tests/conformance/*.cc)
+list(FILTER sources EXCLUDE REGEX "/targets_(cpu|simt).cc$")
+add_executable(conformance_cuda EXCLUDE_FROM_ALL ${sources})
+target_include_directories(conformance_cuda PRIVATE tests/conformance)
+target_link_libraries(conformance_cuda PRIVATE lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_ops lmn_test_flags
+                      Threads::Threads)
+add_test(NAME conformance_cuda COMMAND conformance_cuda)
+set_tests_properties(conformance_cuda PROPERTIES LABELS cuda SKIP_RETURN_CODE 77)
+
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+set(resources ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/cuda_resources.py
+              ${PROJECT_BINARY_DIR}/CMakeFiles/lmn_cuda_kernels.dir)
+set(budget ${PROJECT_SOURCE_DIR}/cmake/cuda_budget.txt)
+add_test(NAME cuda_budget COMMAND ${resources} --check ${budget})
+set_tests_properties(cuda_budget PROPERTIES LABELS cuda)
+add_custom_target(cuda_resources COMMAND ${resources} DEPENDS lmn_cuda_kernels VERBATIM)
+add_custom_target(cuda_budget_update COMMAND ${resources} --update ${budget} DEPENDS lmn_cuda_kernels VERBATIM)
+add_dependencies(cuda_tests conformance_cuda lmn_cuda_kernels)
