@@ -57,7 +57,7 @@ struct LaunchShape {
 #endif
 
 // What both bodies define, in lmn::simt. LMN_DEVICE marks functions that kernels call,
-// LMN_UNROLL loops whose counter indexes registers.
+// LMN_UNROLL loops whose counter indexes registers, LMN_ROLL loops that are to stay small.
 //
 //   int thread_index()            in the block            int block_size()       threads of it
 //   int block_x(), _y(), _z()                             int grid_x(), _y(), _z()

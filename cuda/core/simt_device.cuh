@@ -13,6 +13,7 @@
 #define LMN_DEVICE __device__ __forceinline__
 #define LMN_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define LMN_UNROLL _Pragma("unroll")
+#define LMN_ROLL _Pragma("unroll 1")
 
 namespace lmn::simt {
 

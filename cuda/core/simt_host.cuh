@@ -18,6 +18,7 @@
 #define LMN_DEVICE inline
 #define LMN_KERNEL(threads, blocks) inline
 #define LMN_UNROLL
+#define LMN_ROLL
 #define LMN_UNOBSERVED __attribute__((no_sanitize("thread")))
 
 namespace lmn::simt {

@@ -6,9 +6,13 @@
 // flight on each.
 //
 // A block takes a panel of 32 channels (gated: a pair), a warp every so many splits of it. A warp
-// asks for a whole split at once: 4.7 KB of q4_k, and for the next before it waits for the others.
-// 128 registers a thread hold 16 warps on a multiprocessor: 75 KB at most, half of it at any time.
-// Where there are fewer than two blocks for each, blocks are larger instead (few_rows.cu).
+// asks for a whole split at once, 4.7 KB of q4_k, and for the next before it waits for the others.
+// 16 warps, at 128 registers a thread, are 75 KB on a multiprocessor at most, half of it at any
+// time; types of more bits need more registers, and have 12 warps with up to 8.7 KB each. The host
+// makes blocks so large that all of them are resident together (few_rows_launch.cuh).
+//
+// In numbers of instructions, a split of q4_k by one row of 16 bits is 38 for each of 8 blocks and
+// some 200 around them: 2 for each weight of a lane, where the memory's rate allows 3.6.
 //
 // Partial sums of a round of splits meet in shared memory and are added in ascending order by the
 // thread that has the output.
@@ -24,50 +28,52 @@ constexpr uint32_t few_rows_shared(int warps, bool gated) {
   return static_cast<uint32_t>(warps * (Split::kSharedBytes + 2 * unit) + (gated ? 2 : 1) * unit);
 }
 
-inline constexpr int kFewRowsThreads = 512;
-
 template <class Split>
-LMN_KERNEL(kFewRowsThreads, 1)
+LMN_KERNEL(Split::kWarps* simt::kWarp, 1)
 void linear_few_rows(LinearParams p) {
   constexpr int kRows = Split::kRows;
   constexpr int kUnit = kRows * kSumStride;  // floats
   const int warp = simt::warp(), warps = simt::block_size() / simt::kWarp;
-  const int panels = p.gated ? 2 : 1;
+  const int gated = p.gated ? 1 : 0, panels = 1 + gated;
   const int64_t splits = simt::div_up(p.x.columns, kSplit);
   const int units = static_cast<int>(splits) * panels;
-  const int64_t row0 = int64_t{simt::block_x()} % simt::div_up(p.rows, kRows) * kRows;
-  const int64_t group = int64_t{simt::block_x()} / simt::div_up(p.rows, kRows);
+  const int64_t row0 = int64_t{simt::block_x()} * kRows;
+  const int64_t group = simt::block_y();
   const std::byte* first = p.weights + group * panels * p.panel_bytes;
   std::byte* mine = simt::shared_memory() + warp * Split::kSharedBytes;
   auto* partial = reinterpret_cast<float*>(simt::shared_memory() + warps * Split::kSharedBytes);
   float* total = partial + 2 * warps * kUnit;
   const int outputs = panels * kRows * kPanel;
+  LMN_ROLL
   for (int o = simt::thread_index(); o < outputs; o += simt::block_size())
     total[o / kPanel * kSumStride + o % kPanel] = 0;
 
+  // What comes next is asked for before this round's sums are waited for.
   Split split;
-  int unit = warp;
-  if (unit < units)
-    split.begin(p, first + unit % panels * p.panel_bytes, unit / panels, row0, mine);
-  for (int begin = 0; begin < units; begin += warps) {
-    float* sums = partial + begin / warps % 2 * warps * kUnit;
-    if (unit < units) {
-      split.end(p, mine, sums + warp * kUnit);
-      unit += warps;
-      if (unit < units)
-        split.begin(p, first + unit % panels * p.panel_bytes, unit / panels, row0, mine);
+  float* sums = partial + warps * kUnit;
+  for (int begin = -warps; begin < units; begin += warps) {
+    const int unit = begin + warp, next = unit + warps;
+    if (begin >= 0 && unit < units)
+      split.end(p, first + (unit & gated) * p.panel_bytes, unit >> gated, mine,
+                sums + warp * kUnit);
+    if (next < units)
+      split.begin(p, first + (next & gated) * p.panel_bytes, next >> gated, row0, mine);
+    if (begin >= 0) {
+      simt::sync_block();
+      const int here = units - begin < warps ? units - begin : warps;
+      LMN_ROLL
+      for (int o = simt::thread_index(); o < outputs; o += simt::block_size()) {
+        const int panel = o / (kRows * kPanel);
+        const int at = o / kPanel % kRows * kSumStride + o % kPanel;
+        float sum = total[panel * kUnit + at];
+        for (int w = panel ^ (begin & gated); w < here; w += panels) sum += sums[w * kUnit + at];
+        total[panel * kUnit + at] = sum;
+      }
     }
-    simt::sync_block();
-    const int here = units - begin < warps ? units - begin : warps;
-    for (int o = simt::thread_index(); o < outputs; o += simt::block_size()) {
-      const int panel = o / (kRows * kPanel);
-      const int at = o / kPanel % kRows * kSumStride + o % kPanel;
-      float sum = total[panel * kUnit + at];
-      for (int w = (panel + begin) % panels; w < here; w += panels) sum += sums[w * kUnit + at];
-      total[panel * kUnit + at] = sum;
-    }
+    sums = sums == partial ? partial + warps * kUnit : partial;
   }
   if (p.gated) simt::sync_block();
+  LMN_ROLL
   for (int o = simt::thread_index(); o < kRows * kPanel; o += simt::block_size()) {
     const int row = o / kPanel;
     const float* sum = total + row * kSumStride + o % kPanel;

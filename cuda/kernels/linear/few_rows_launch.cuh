@@ -3,32 +3,38 @@
 // The shape of linear_few_rows' launches.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/linear/few_rows.cuh"
 #include "cuda/kernels/linear/linear.h"
 
 namespace lmn::cuda {
 
-// Warps that an H200 holds at once: 132 multiprocessors, 65536 registers each, 128 of them a
-// thread. Blocks are as large as leaves all of them resident together: a second wave of few blocks
-// would leave most of the device idle.
-inline constexpr int64_t kResidentWarps = 132 * 16;
-inline constexpr int kLeastWarps = 4;  // an SM's schedulers
-// Of eight rows, the most whose activations and sums fit 99 KB of shared memory (sm_120).
+// Blocks are as large as leaves all of them resident together on an H200 (a second wave of few
+// blocks would leave most of it idle), and no larger than as many rounds of splits take.
+inline constexpr int kMultiprocessors = 132;
+inline constexpr int kLeastWarps = 4;  // a multiprocessor's schedulers
+// Of eight rows, activations and sums of so many warps fit in 99 KB of shared memory (sm_120), and
+// two such blocks on a multiprocessor.
 inline constexpr int kMostWarpsOfEight = 8;
 
 template <class Split>
 void launch_splits(const LinearParams& p, ops::LaunchQueue& queue) {
   const int64_t groups = p.gated ? p.panels / 2 : p.panels;
-  const int64_t grid = groups * simt::div_up(p.rows, Split::kRows);
+  const int64_t row_tiles = simt::div_up(p.rows, Split::kRows);
+  const int64_t grid = groups * row_tiles;
   const int64_t units = simt::div_up(p.x.columns, kSplit) * (p.gated ? 2 : 1);
-  const int most = Split::kRows == 1 ? kFewRowsThreads / simt::kWarp : kMostWarpsOfEight;
-  int warps = kLeastWarps;
-  while (warps < most && warps < units && grid * warps * 2 <= kResidentWarps) warps *= 2;
+  const int64_t most =
+      Split::kRows == 1 ? Split::kWarps : std::min(Split::kWarps / 2, kMostWarpsOfEight);
+  const int64_t each = kMultiprocessors * Split::kWarps / grid;  // resident warps of a block
+  int64_t warps = std::max<int64_t>(kLeastWarps, std::min({most, each, units}) / 2 * 2);
+  const int64_t rounds = simt::div_up(units, warps);
+  warps = std::max<int64_t>(kLeastWarps, simt::div_up(simt::div_up(units, rounds), 2) * 2);
   simt::launch<linear_few_rows<Split>>(
       queue,
-      {blocks(grid), 1, 1, static_cast<uint32_t>(warps) * simt::kWarp,
-       few_rows_shared<Split>(warps, p.gated)},
+      {blocks(row_tiles), blocks(groups), 1, static_cast<uint32_t>(warps) * simt::kWarp,
+       few_rows_shared<Split>(static_cast<int>(warps), p.gated)},
       p);
 }
 

@@ -36,11 +36,11 @@ struct FloatRows {
         const bool inside = row < valid && column < x.columns;
         simt::copy_async(at, from + (inside ? column : 0), inside);
       } else {
-        float v[4];
-        LMN_UNROLL
-        for (int w = 0; w < 4; ++w)
-          v[w] = row < valid && column + w < x.columns ? from[column + w] : 0;
-        *reinterpret_cast<simt::F32x4*>(at) = {v[0], v[1], v[2], v[3]};
+        LMN_ROLL
+        for (int w = 0; w < 4; ++w) {
+          const bool inside = row < valid && column + w < x.columns;
+          reinterpret_cast<float*>(at)[w] = inside ? from[column + w] : 0;
+        }
       }
     }
   }

@@ -9,9 +9,9 @@
 //                 two planes, x = 256 hi + lo with hi signed and lo unsigned, and so are two matrix
 //                 instructions: |256 hi . w + lo . w| < 2^27 (q8_0), q6_k's halves, four times the
 //                 product, < 2^26, so no sum overflows
-//   of a step of 4 blocks   sum = fma(weight scale * activation scale, dot, sum) block by block;
-//                 then sum = fma(minimum, activation sum, sum) block by block
-//   of a split of 2 steps   the sum, from 0, divided by unpacked_factor() (a power of two)
+//   of a split of 8 blocks  t = fma(weight scale * activation scale, dot, t) block by block from 0,
+//                 m = fma(minimum, activation sum, m) block by block from 0; what both become is
+//                 StepWeights::finish. K-quants multiply scales and dots as integers
 //   of a row      total += split, in ascending order
 #pragma once
 
@@ -62,14 +62,12 @@ struct ActivationStep {
       if (x.aligned) {
         simt::copy_async(at, from + begin, row < valid);
       } else {
-        uint32_t words[4];
-        LMN_UNROLL
-        for (int w = 0; w < 4; ++w) {
-          words[w] = 0;
-          if (row < valid && begin + w * 4 < end)
-            words[w] = *reinterpret_cast<const uint32_t*>(from + begin + w * 4);
+        LMN_ROLL
+        for (int w = 0; w < 16; w += 4) {
+          const bool inside = row < valid && begin + w < end;
+          *reinterpret_cast<uint32_t*>(at + w) =
+              inside ? *reinterpret_cast<const uint32_t*>(from + begin + w) : 0;
         }
-        *reinterpret_cast<simt::U32x4*>(at) = {words[0], words[1], words[2], words[3]};
       }
     }
   }
@@ -96,84 +94,112 @@ struct ActivationStep {
   LMN_DEVICE static float scale(const std::byte* at, int row, int b) {
     return reinterpret_cast<const float*>(at + kRows * kStride)[row * kStepBlocks + b];
   }
-  LMN_DEVICE static float sum(const std::byte* at, int row, int b) {
-    return scale(at, kRows + row, b);
+  LMN_DEVICE static const float* sums(const std::byte* at) {
+    return reinterpret_cast<const float*>(at + kRows * (kStride + kStepBlocks * 4));
   }
 };
 
-// Tiles of 8 rows, from row0 on, of a step of kRows. sums[n][m][i] is d[i] of the fragment of
-// channels 16m to 16m + 15 and rows 8n to 8n + 7 behind row0; of one row alone, d[0] and d[2], the
-// same in four neighbouring lanes.
+// Dot products of block b and 16 channels (a: their fragment) with eight rows, q6_k: of half h.
+template <DType kType, bool kWide>
+LMN_DEVICE void dots(const uint32_t (&a)[4], const uint32_t (&low)[2], const uint32_t (&high)[2],
+                     int h, int (&dot)[4]) {
+  int upper[4] = {};
+  LMN_UNROLL
+  for (int i = 0; i < 4; ++i) dot[i] = 0;
+  if constexpr (weight_format(kType).bits == 6) {
+    const uint32_t half[2] = {a[2 * h], a[2 * h + 1]};
+    if constexpr (kWide) {
+      simt::mma_s8_u8_k16(dot, half, low[h]);
+      simt::mma_s8_k16(upper, half, high[h]);
+    } else {
+      simt::mma_s8_k16(dot, half, low[h]);
+    }
+  } else if constexpr (kWide) {
+    simt::mma_s8_u8_k32(dot, a, low);
+    simt::mma_s8_k32(upper, a, high);
+  } else {
+    simt::mma_s8_k32(dot, a, low);
+  }
+  if constexpr (kWide) {
+    LMN_UNROLL
+    for (int i = 0; i < 4; ++i) dot[i] += upper[i] * 256;
+  }
+}
+
+// A step of one row: all lanes of a fragment's row have the same products, and each keeps those of
+// its own channel.
+template <DType kType, bool kWide>
+LMN_DEVICE void multiply_row(const StepWeights<kType, 1>& w, const std::byte* x, float* t,
+                             float* m) {
+  using X = ActivationStep<kWide, 1>;
+  using W = StepWeights<kType, 1>;
+  const int place = simt::lane() % 4;
+  LMN_UNROLL
+  for (int b = 0; b < kStepBlocks; ++b) {
+    uint32_t a[2][4], low[2], high[2];
+    w.fragments(b, a);
+    X::fragments(x, 0, b, low, high);
+    LMN_UNROLL
+    for (int h = 0; h < W::kScales; ++h) {
+      int first[4], second[4];
+      dots<kType, kWide>(a[0], low, high, h, first);
+      dots<kType, kWide>(a[1], low, high, h, second);
+      const int even = place / 2 == 0 ? first[0] : second[0];
+      const int odd = place / 2 == 0 ? first[2] : second[2];
+      *t = w.weighted(0, b, h, place % 2 == 0 ? even : odd, X::scale(x, 0, b), *t);
+    }
+    if constexpr (W::kHasMin) *m = simt::fma(w.minimum(0, b), X::sums(x)[b], *m);
+  }
+}
+
+// A step of tiles of 8 rows, from row0 on, of kRows. t[n][m][i] is d[i] of the fragment of channels
+// 16m to 16m + 15 and rows 8n to 8n + 7 behind row0.
 template <DType kType, bool kWide, int kRows, int kTiles>
-LMN_DEVICE void multiply_step(const StepWeights<kType>& w, const std::byte* x, int row0,
-                              float (&sums)[kTiles][2][4]) {
+LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* x, int row0,
+                               float (&t)[kTiles][2][4]) {
   using X = ActivationStep<kWide, kRows>;
-  using W = StepWeights<kType>;
-  constexpr int kEvery = kRows == 1 ? 2 : 1;
-  const int column = kRows == 1 ? 0 : row0 + simt::lane() % 4 * 2;  // of d[0]
+  using W = StepWeights<kType, 4>;
+  const int column = row0 + simt::lane() % 4 * 2;  // of d[0]
   LMN_UNROLL
   for (int b = 0; b < kStepBlocks; ++b) {
     uint32_t a[2][4];
     w.fragments(b, a);
-    float scales[4][W::kScales];
-    LMN_UNROLL
-    for (int c = 0; c < 4; ++c) {
-      LMN_UNROLL
-      for (int h = 0; h < W::kScales; ++h) scales[c][h] = w.scale(c, b, h);
-    }
     LMN_UNROLL
     for (int n = 0; n < kTiles; ++n) {
       uint32_t low[2], high[2];
       X::fragments(x, row0 + n * 8, b, low, high);
-      float x_scales[2];
-      LMN_UNROLL
-      for (int i = 0; i < 2; i += kEvery) x_scales[i] = X::scale(x, column + n * 8 + i, b);
+      const float scales[2] = {X::scale(x, column + n * 8, b), X::scale(x, column + n * 8 + 1, b)};
       LMN_UNROLL
       for (int m = 0; m < 2; ++m) {
         LMN_UNROLL
         for (int h = 0; h < W::kScales; ++h) {
-          int dot[4] = {}, upper[4] = {};
-          if constexpr (W::kScales == 2) {
-            const uint32_t half[2] = {a[m][2 * h], a[m][2 * h + 1]};
-            if constexpr (kWide) {
-              simt::mma_s8_u8_k16(dot, half, low[h]);
-              simt::mma_s8_k16(upper, half, high[h]);
-            } else {
-              simt::mma_s8_k16(dot, half, low[h]);
-            }
-          } else if constexpr (kWide) {
-            simt::mma_s8_u8_k32(dot, a[m], low);
-            simt::mma_s8_k32(upper, a[m], high);
-          } else {
-            simt::mma_s8_k32(dot, a[m], low);
-          }
+          int dot[4];
+          dots<kType, kWide>(a[m], low, high, h, dot);
           LMN_UNROLL
-          for (int i = 0; i < 4; i += kEvery) {
-            if constexpr (kWide) dot[i] += upper[i] * 256;
-            sums[n][m][i] = simt::fma(scales[2 * m + i / 2][h] * x_scales[i % 2],
-                                      static_cast<float>(dot[i]), sums[n][m][i]);
+          for (int i = 0; i < 4; ++i) {
+            t[n][m][i] = w.weighted(2 * m + i / 2, b, h, dot[i], scales[i % 2], t[n][m][i]);
           }
         }
       }
     }
   }
-  if constexpr (W::kHasMin) {
+}
+
+// The minimums of a step with eight rows from row0 on, `sums` [row][4 blocks].
+template <DType kType>
+LMN_DEVICE void multiply_minimums(const StepWeights<kType, 4>& w, const float* sums, int row0,
+                                  float (&m)[2][4]) {
+  const float* mine = sums + (row0 + simt::lane() % 4 * 2) * kStepBlocks;
+  LMN_UNROLL
+  for (int b = 0; b < kStepBlocks; ++b) {
+    const float x[2] = {mine[b], mine[kStepBlocks + b]};
     LMN_UNROLL
-    for (int b = 0; b < kStepBlocks; ++b) {
-      float minimums[4];
+    for (int c = 0; c < 4; ++c) {
+      const float minimum = w.minimum(c, b);
       LMN_UNROLL
-      for (int c = 0; c < 4; ++c) minimums[c] = w.minimum(c, b);
-      LMN_UNROLL
-      for (int n = 0; n < kTiles; ++n) {
-        LMN_UNROLL
-        for (int i = 0; i < 2; i += kEvery) {
-          const float x_sum = X::sum(x, column + n * 8 + i, b);
-          LMN_UNROLL
-          for (int c = 0; c < 4; ++c) {
-            float& sum = sums[n][c / 2][c % 2 * 2 + i];
-            sum = simt::fma(minimums[c], x_sum, sum);
-          }
-        }
+      for (int i = 0; i < 2; ++i) {
+        float& sum = m[c / 2][c % 2 * 2 + i];
+        sum = simt::fma(minimum, x[i], sum);
       }
     }
   }

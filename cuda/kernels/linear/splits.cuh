@@ -5,7 +5,7 @@
 // [row][channel] in shared memory, rows kSumStride apart. A split may end after another of the same
 // warp has not begun. kRows == 1 is a variant for one row.
 //
-//   begin(p, panel, split, row0, shared)    end(p, shared, sums)
+//   begin(p, panel, split, row0, shared)    end(p, panel, split, shared, sums)
 #pragma once
 
 #include "cuda/kernels/linear/float_product.cuh"
@@ -18,13 +18,13 @@ inline constexpr int kSumStride = kPanel + 4;
 
 // A lane's sums of a fragment pair, to where they are added up.
 template <int kRows>
-LMN_DEVICE void store_sums(const float (&d)[2][4], float factor, float* sums) {
+LMN_DEVICE void store_sums(const float (&d)[2][4], float* sums) {
   const int lane = simt::lane();
   LMN_UNROLL
   for (int i = 0; i < 8; ++i) {
     if (kRows == 1 && (i % 2 != 0 || lane % 4 != 0)) continue;
     const int row = kRows == 1 ? 0 : lane % 4 * 2 + i % 2;
-    sums[row * kSumStride + i / 2 * 8 + lane / 4] = d[i / 4][i % 4] * factor;
+    sums[row * kSumStride + i / 2 * 8 + lane / 4] = d[i / 4][i % 4];
   }
 }
 
@@ -38,51 +38,85 @@ template <DType kType, bool kWide, int kRowCount>
 struct QuantizedSplit {
   static constexpr int kRows = kRowCount;
   static constexpr WeightFormat kFormat = weight_format(kType);
-  // Steps in flight: both where their registers leave room for sums and activations.
-  static constexpr int kAhead =
-      kFormat.bits == 4 || (kFormat.bits == 5 && !kFormat.has_min) ? 2 : 1;
+  // Warps on a multiprocessor: as many as leave the registers that a split needs.
+  static constexpr int kWarps = kFormat.bits == 4 && !kFormat.has_min ? 16 : 12;
   using X = ActivationStep<kWide, kRows>;
   static constexpr int kSharedBytes = 2 * X::kBytes;
 
-  StepWeights<kType> weights[kAhead];
-  const std::byte* panel;
-  int64_t split;
+  static constexpr int kChannels = kRows == 1 ? 1 : 4;  // whose scales a lane has
+  using W = StepWeights<kType, kChannels>;
 
-  LMN_DEVICE void load_step(const LinearParams& p, int s) {
+  W weights[2];
+
+  LMN_DEVICE void load_step(const LinearParams& p, const std::byte* panel, int split, int s) {
     const int64_t step = split * 2 + s;
     const int64_t rest = p.x.columns / kBlock - step * kStepBlocks;
-    weights[s % kAhead].template load<true>(
-        panel + step_offset(kFormat, step),
-        rest < kStepBlocks ? static_cast<int>(rest) : kStepBlocks,
-        panel + step_offset(kFormat, split * 2) + 2 * kFormat.step_bytes());
+    weights[s].load(panel + step_offset(kFormat, step),
+                    rest < kStepBlocks ? static_cast<int>(rest) : kStepBlocks);
   }
-  LMN_DEVICE int steps(const LinearParams& p) const {
-    return p.x.columns > split * kSplit + kStep ? 2 : 1;
+  LMN_DEVICE static int steps(const LinearParams& p, int split) {
+    return p.x.columns > int64_t{split} * kSplit + kStep ? 2 : 1;
   }
 
-  LMN_DEVICE void begin(const LinearParams& p, const std::byte* from, int64_t of, int64_t row0,
+  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int split, int64_t row0,
                         std::byte* shared) {
-    panel = from;
-    split = of;
     const int valid = rows_from(p, row0, kRows);
-    for (int s = 0; s < steps(p); ++s) {
+    for (int s = 0; s < steps(p, split); ++s) {
       X::copy(shared + s * X::kBytes, p.x, row0, valid, split * 2 + s, simt::lane(), simt::kWarp);
     }
     simt::copy_commit();
-    load_step(p, 0);
-    if (kAhead == 2 && steps(p) == 2) load_step(p, 1);
+    load_step(p, panel, split, 0);
+    if (steps(p, split) == 2) load_step(p, panel, split, 1);
   }
-  LMN_DEVICE void end(const LinearParams& p, const std::byte* shared, float* sums) {
-    float out[1][2][4] = {};
+  LMN_DEVICE void end(const LinearParams& p, const std::byte* panel, int split,
+                      const std::byte* shared, float* sums) {
+    float t[1][2][4] = {}, m[2][4] = {};
+    uint32_t super[kChannels];
+    load_super(panel, split, super);
     simt::copy_wait<0>();
     simt::sync_warp();
-    multiply_step<kType, kWide, kRows>(weights[0], shared, 0, out);
-    if (steps(p) == 2) {
-      if (kAhead == 1) load_step(p, 1);
-      multiply_step<kType, kWide, kRows>(weights[kAhead - 1], shared + X::kBytes, 0, out);
+    multiply(weights[0], shared, t, m);
+    if (steps(p, split) == 2) {
+      multiply(weights[1], shared + X::kBytes, t, m);
     }
-    store_sums<kRows>(out[0], 1.0f / static_cast<float>(kFormat.unpacked_factor()), sums);
+    if constexpr (kRows == 1) {
+      sums[W::channel(0)] = W::finish(super[0], t[0][0][0], m[0][0]);
+    } else {
+      LMN_UNROLL
+      for (int i = 0; i < 8; ++i)
+        t[0][i / 4][i % 4] = W::finish(super[i / 2], t[0][i / 4][i % 4], m[i / 4][i % 4]);
+      store_sums<kRows>(t[0], sums);
+    }
     simt::sync_warp();
+  }
+
+ private:
+  // Needed last, so it is asked for last: registers are scarce until then.
+  LMN_DEVICE static void load_super(const std::byte* panel, int split,
+                                    uint32_t (&super)[kChannels]) {
+    if constexpr (kFormat.is_super) {
+      const std::byte* at = panel + step_offset(kFormat, int64_t{split} * 2) +
+                            2 * kFormat.step_bytes() + simt::lane() / 4 * 16;
+      if constexpr (kChannels == 1) {
+        super[0] = simt::load_once(reinterpret_cast<const uint32_t*>(at) + simt::lane() % 4);
+      } else {
+        const auto v = simt::load_once(reinterpret_cast<const simt::U32x4*>(at));
+        LMN_UNROLL
+        for (int c = 0; c < 4; ++c) super[c] = word_of(v, c);
+      }
+    } else {
+      LMN_UNROLL
+      for (int c = 0; c < kChannels; ++c) super[c] = 0;
+    }
+  }
+  LMN_DEVICE static void multiply(const W& w, const std::byte* x, float (&t)[1][2][4],
+                                  float (&m)[2][4]) {
+    if constexpr (kRows == 1) {
+      multiply_row<kType, kWide>(w, x, &t[0][0][0], &m[0][0]);
+    } else {
+      multiply_tiles<kType, kWide, kRows, 1>(w, x, 0, t);
+      if constexpr (W::kHasMin) multiply_minimums<kType>(w, X::sums(x), 0, m);
+    }
   }
 };
 
@@ -93,12 +127,12 @@ struct HalfSplit {
   static constexpr int kChunks = kSplit / 16;
   static constexpr int kAhead = 8;  // chunks
   static constexpr int kSharedBytes = FloatRows<kRows>::kBytes;
+  static constexpr int kWarps = 16;
 
   simt::U32x4 weights[kAhead][2];
-  const std::byte* chunks;
-  int count;
 
-  LMN_DEVICE void load_chunk(int i) {
+  // Of the split's `count`.
+  LMN_DEVICE void load_chunk(const std::byte* chunks, int count, int i) {
     const std::byte* at = chunks + (i < count ? i : count - 1) * 1024 + simt::lane() * 16;
     LMN_UNROLL
     for (int m = 0; m < 2; ++m) {
@@ -106,27 +140,33 @@ struct HalfSplit {
     }
   }
 
-  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int64_t split, int64_t row0,
+  LMN_DEVICE static int chunk_count(const LinearParams& p, int split) {
+    const int64_t rest = simt::div_up(p.x.columns - int64_t{split} * kSplit, 16);
+    return rest < kChunks ? static_cast<int>(rest) : kChunks;
+  }
+
+  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int split, int64_t row0,
                         std::byte* shared) {
-    const int64_t rest = simt::div_up(p.x.columns - split * kSplit, 16);
-    count = rest < kChunks ? static_cast<int>(rest) : kChunks;
-    chunks = panel + split * kChunks * 1024;
-    FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), split * kSplit,
+    FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), int64_t{split} * kSplit,
                            simt::lane(), simt::kWarp);
     simt::copy_commit();
     LMN_UNROLL
-    for (int i = 0; i < kAhead; ++i) load_chunk(i);
+    for (int i = 0; i < kAhead; ++i)
+      load_chunk(panel + int64_t{split} * kChunks * 1024, chunk_count(p, split), i);
   }
-  LMN_DEVICE void end(const LinearParams&, const std::byte* shared, float* sums) {
+  LMN_DEVICE void end(const LinearParams& p, const std::byte* panel, int split,
+                      const std::byte* shared, float* sums) {
+    const int count = chunk_count(p, split);
     simt::copy_wait<0>();
     simt::sync_warp();
     float out[1][2][4] = {};
     LMN_UNROLL
     for (int i = 0; i < kChunks; ++i) {
       if (i < count) multiply_chunk<kType, kRows>(weights[i % kAhead], shared, 0, i, out);
-      if (i + kAhead < kChunks) load_chunk(i + kAhead);
+      if (i + kAhead < kChunks)
+        load_chunk(panel + int64_t{split} * kChunks * 1024, count, i + kAhead);
     }
-    store_sums<kRows>(out[0], 1, sums);
+    store_sums<kRows>(out[0], sums);
     simt::sync_warp();
   }
 };
@@ -137,28 +177,33 @@ struct FloatSplit {
   static constexpr int kRows = kRowCount;
   static constexpr int kAhead = 16;  // columns in flight, 128 bytes each
   static constexpr int kSharedBytes = FloatRows<kRows>::kBytes;
+  static constexpr int kWarps = 16;
 
   float weights[kAhead];
-  const float* from;
-  int count;
 
-  LMN_DEVICE void load(int k) {
+  LMN_DEVICE static int columns(const LinearParams& p, int split) {
+    const int64_t rest = p.x.columns - int64_t{split} * kSplit;
+    return rest < kSplit ? static_cast<int>(rest) : kSplit;
+  }
+  // From column k of the split's `count`.
+  LMN_DEVICE void load(const std::byte* panel, int split, int count, int k) {
+    const float* from = reinterpret_cast<const float*>(panel) +
+                        (int64_t{split} * kSplit + k) * kPanel + simt::lane();
     LMN_UNROLL
     for (int i = 0; i < kAhead; ++i)
-      weights[i] = k + i < count ? simt::load_once(from + (k + i) * kPanel) : 0;
+      weights[i] = k + i < count ? simt::load_once(from + i * kPanel) : 0;
   }
 
-  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int64_t split, int64_t row0,
+  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int split, int64_t row0,
                         std::byte* shared) {
-    const int64_t rest = p.x.columns - split * kSplit;
-    count = rest < kSplit ? static_cast<int>(rest) : kSplit;
-    from = reinterpret_cast<const float*>(panel) + split * kSplit * kPanel + simt::lane();
-    FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), split * kSplit,
+    FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), int64_t{split} * kSplit,
                            simt::lane(), simt::kWarp);
     simt::copy_commit();
-    load(0);
+    load(panel, split, columns(p, split), 0);
   }
-  LMN_DEVICE void end(const LinearParams&, const std::byte* shared, float* sums) {
+  LMN_DEVICE void end(const LinearParams& p, const std::byte* panel, int split,
+                      const std::byte* shared, float* sums) {
+    const int count = columns(p, split);
     simt::copy_wait<0>();
     simt::sync_warp();
     float out[kRows] = {};
@@ -166,7 +211,7 @@ struct FloatSplit {
       float w[kAhead];
       LMN_UNROLL
       for (int i = 0; i < kAhead; ++i) w[i] = weights[i];
-      if (k + kAhead < count) load(k + kAhead);
+      if (k + kAhead < count) load(panel, split, count, k + kAhead);
       LMN_UNROLL
       for (int r = 0; r < kRows; ++r) {
         LMN_UNROLL

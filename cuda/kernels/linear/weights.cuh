@@ -22,7 +22,8 @@ LMN_DEVICE float high_half(uint32_t v) {
   return simt::half_to_float(static_cast<uint16_t>(v >> 16));
 }
 
-template <DType kType>
+// kChannels: 4, whose scales a lane keeps: those of its fragments; or 1: channel g + 8t.
+template <DType kType, int kChannels>
 struct StepWeights {
   static constexpr WeightFormat kFormat = weight_format(kType);
   static constexpr int kQuants = kStepBlocks * kFormat.quant_bytes() / 512;
@@ -33,29 +34,47 @@ struct StepWeights {
 
   simt::U32x4 quants[kQuants];
   simt::U32x4 high[kHighs > 0 ? kHighs : 1];
-  uint32_t scales[4][kWords];
-  uint32_t super[4];
+  uint32_t scales[kChannels][kWords];
 
-  // kOnce: from global memory, which nobody reads again; else from shared memory. `blocks` are
-  // stored; those missing of the four read as the last (activations have zeros there).
-  template <bool kOnce>
-  LMN_DEVICE void load(const std::byte* step, int blocks, const std::byte* super_scales) {
+  // Of which channel c of the lane is.
+  LMN_DEVICE static int channel(int c) {
+    const int lane = simt::lane();
+    return lane / 4 + 8 * (kChannels == 1 ? lane % 4 : c);
+  }
+
+  // Of a step in global memory, which nobody reads again. `blocks` are stored; those missing of the
+  // four read as the last (activations have zeros there).
+  LMN_DEVICE void load(const std::byte* step, int blocks) {
     constexpr int kPerBlock = kQuants / kStepBlocks;
     const int lane = simt::lane();
     LMN_UNROLL
     for (int i = 0; i < kQuants; ++i) {
       const int block = i / kPerBlock < blocks ? i / kPerBlock : blocks - 1;
-      quants[i] = fetch<kOnce, simt::U32x4>(step + block * kFormat.quant_bytes() +
-                                            i % kPerBlock * 512 + lane * 16);
+      quants[i] = simt::load_once(reinterpret_cast<const simt::U32x4*>(
+          step + block * kFormat.quant_bytes() + i % kPerBlock * 512 + lane * 16));
     }
     const std::byte* fixed = step + blocks * kFormat.quant_bytes();
     LMN_UNROLL
-    for (int i = 0; i < kHighs; ++i)
-      high[i] = fetch<kOnce, simt::U32x4>(fixed + i * 512 + lane * 16);
-    const std::byte* mine = fixed + kFormat.high_bytes() + lane / 4 * (kWords * 4);
+    for (int i = 0; i < kHighs; ++i) {
+      high[i] = simt::load_once(reinterpret_cast<const simt::U32x4*>(fixed + i * 512 + lane * 16));
+    }
+    load_scales<true>(fixed + kFormat.high_bytes());
+  }
+
+  // From shared memory, all four blocks; scales are for whoever needs them.
+  LMN_DEVICE void load_shared(const std::byte* step) {
+    const auto* from = reinterpret_cast<const simt::U32x4*>(step) + simt::lane();
     LMN_UNROLL
-    for (int c = 0; c < 4; ++c) {
-      const std::byte* at = mine + c * 8 * (kWords * 4);
+    for (int i = 0; i < kQuants; ++i) quants[i] = from[i * 32];
+    LMN_UNROLL
+    for (int i = 0; i < kHighs; ++i) high[i] = from[(kQuants + i) * 32];
+  }
+  // kOnce: from global memory, which nobody reads again.
+  template <bool kOnce>
+  LMN_DEVICE void load_scales(const std::byte* from) {
+    LMN_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      const std::byte* at = from + channel(c) * (kWords * 4);
       if constexpr (kWords == 4) {
         const auto v = fetch<kOnce, simt::U32x4>(at);
         scales[c][0] = v.x;
@@ -67,13 +86,6 @@ struct StepWeights {
         scales[c][0] = v.x;
         scales[c][1] = v.y;
       }
-    }
-    if constexpr (kFormat.is_super) {
-      const auto v = fetch<kOnce, simt::U32x4>(super_scales + lane / 4 * 16);
-      super[0] = v.x;
-      super[1] = v.y;
-      super[2] = v.z;
-      super[3] = v.w;
     }
   }
 
@@ -109,26 +121,38 @@ struct StepWeights {
     }
   }
 
-  // What an integer of channel g + 8c in block b counts, but for unpacked_factor(); q6_k: in its
-  // half h.
-  LMN_DEVICE float scale(int c, int b, int h) const {
+  // t + x_scale * dot * what an integer of channel c counts in block b (q6_k: in its half h), but
+  // for unpacked_factor() and what a super-block has in common.
+  LMN_DEVICE float weighted(int c, int b, int h, int dot, float x_scale, float t) const {
     if constexpr (kFormat.bits == 6) {
       const auto s = static_cast<int8_t>(scales[c][b / 2] >> (b % 2 * 16 + h * 8));
-      return simt::float_of_bits(super[c]) * static_cast<float>(s);
-    } else if constexpr (kFormat.is_super) {
-      return low_half(super[c]) * static_cast<float>(scales[c][0] >> 8 * b & 0xFFu);
-    } else if constexpr (kFormat.has_min) {
-      return low_half(scales[c][b]);
+      return simt::fma(static_cast<float>(s) * x_scale, static_cast<float>(dot), t);
+    } else if constexpr (kFormat.is_super) {  // |dot| <= 31 * 32 * 32767, times 63: below 2^31
+      const auto s = static_cast<int>(scales[c][0] >> 8 * b & 0xFFu);
+      return simt::fma(x_scale, static_cast<float>(dot * s), t);
     } else {
-      return b % 2 == 0 ? low_half(scales[c][b / 2]) : high_half(scales[c][b / 2]);
+      const uint32_t word = scales[c][kFormat.has_min ? b : b / 2];
+      const float d = kFormat.has_min || b % 2 == 0 ? low_half(word) : high_half(word);
+      return simt::fma(d * x_scale, static_cast<float>(dot), t);
     }
   }
-  // What is added to each weight of the block.
+  // The minimum of the block, but for what a super-block has in common.
   LMN_DEVICE float minimum(int c, int b) const {
     if constexpr (kFormat.is_super) {
-      return -(high_half(super[c]) * static_cast<float>(scales[c][1] >> 8 * b & 0xFFu));
+      return static_cast<float>(scales[c][1] >> 8 * b & 0xFFu);
     } else {
       return high_half(scales[c][b]);
+    }
+  }
+  // Of a split with the sums t of products and m of minimums. `super` is the channel's word.
+  LMN_DEVICE static float finish(uint32_t super, float t, float m) {
+    constexpr float kUnit = 1.0f / static_cast<float>(kFormat.unpacked_factor());
+    if constexpr (kFormat.bits == 6) {
+      return simt::float_of_bits(super) * (t * kUnit);
+    } else if constexpr (kFormat.is_super) {
+      return simt::fma(-high_half(super), m, low_half(super) * t);
+    } else {
+      return kHasMin ? t + m : t * kUnit;
     }
   }
 
