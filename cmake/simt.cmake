@@ -56,3 +56,15 @@ if(TARGET lmn_plan)
   add_test(NAME unit_simt COMMAND simt_tests)
   set_tests_properties(unit_simt PROPERTIES LABELS cuda)
 endif()
+
+# device_tests: plans and engines on that device.
+if(TARGET lmn_engine AND TARGET lmn_models)
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/device/*_test.cc)
+  add_executable(device_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
+  target_include_directories(device_tests PRIVATE tests/unit tests/unit/device tests/simt)
+  set(objects ${lmn_objects})  # one device for its kernels, and those who put the parts together not at all
+  list(REMOVE_ITEM objects lmn_cuda lmn_cuda_kernels lmn_capi lmn_server)
+  target_link_libraries(device_tests PRIVATE lmn_simt_kernels lmn_simt ${objects} lmn_test_flags Threads::Threads)
+  add_test(NAME unit_device COMMAND device_tests)
+  set_tests_properties(unit_device PROPERTIES LABELS cuda)
+endif()

@@ -66,13 +66,13 @@ Result<BuildOptions> read_engine_options(const lmn_engine_options& given) {
   }
   if (given.activation_bits != 0 && given.activation_bits != 8 && given.activation_bits != 16) {
     return error(Code::kInvalidArgument,
-                 "lmn_engine_options.activation_bits is %u; it is 8 or 16, or 0 for 8",
+                 "lmn_engine_options.activation_bits is %u; it is 8 or 16, or 0 for the default",
                  given.activation_bits);
   }
   BuildOptions out;
   out.threads = given.threads;
   if (given.device != nullptr) out.device = given.device;
-  out.precise = given.activation_bits == 16;
+  out.activation_bits = static_cast<int32_t>(given.activation_bits);
   out.context_tokens = static_cast<int32_t>(given.context_tokens);
   out.max_sequences = static_cast<int32_t>(given.max_sequences);
   out.prefill_chunk_tokens = static_cast<int32_t>(given.prefill_chunk_tokens);

@@ -289,6 +289,8 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
                        parallel::ThreadTeam::create(
                            {.threads = options.threads, .spin_ns = options.engine.idle_spin_ns}));
 
+  const bool precise =
+      options.activation_bits == 16 || (options.activation_bits == 0 && !keep->device->is_host());
   engine::EngineOptions how = options.engine;
   LMN_ASSIGN_OR_RETURN(how.context_tokens, choose_context(language.config, options.context_tokens));
   if (how.queue_capacity == 0) how.queue_capacity = engine::kDefaultQueueCapacity;
@@ -308,7 +310,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   need.kv_q8_fits = kv_shape.head_dim % 32 == 0;
   LMN_ASSIGN_OR_RETURN(need.kv, engine::kv_bytes(kv_shape, how.kv_dtype, need.kv_tokens));
   LMN_ASSIGN_OR_RETURN(parts.runner, build_runner(*model, std::move(language), *parts.team, limits,
-                                                  options.precise, need, *keep, progress));
+                                                  precise, need, *keep, progress));
 
   BuiltEngine built;
   tokenizer_task.join();

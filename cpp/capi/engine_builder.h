@@ -22,8 +22,9 @@ struct BuildOptions {
   int32_t context_tokens = 0;        // 0: the model's
   int32_t max_sequences = 0;         // 0: kDefaultSequences
   int32_t prefill_chunk_tokens = 0;  // 0: kDefaultPrefillChunk
-  // Every product takes 16-bit activations; false: those that the model asks it for.
-  bool precise = false;
+  // 16: every product takes 16-bit activations; 8: those that the model asks it for; 0: 8 on the
+  // CPU, 16 elsewhere, where they cost little.
+  int32_t activation_bits = 0;
   engine::EngineOptions engine;  // all other fields of it, as given; 0: its defaults
 };
 

@@ -16,9 +16,16 @@ constexpr size_t kMaxRecordings = 64;
 // Below, attention has one split of the context in any case (cuda/kernels/attention).
 constexpr int64_t kShortestContext = 128;
 
-struct Recorded {
+enum class Draw : uint8_t { kNothing, kGreedy, kAny };
+
+struct RecordingKey {
   int32_t rows;
   int64_t context;
+  Draw draw;  // of a token for each row
+  bool operator==(const RecordingKey&) const = default;
+};
+struct Recorded {
+  RecordingKey key;
   int64_t last_use;
   std::unique_ptr<Recording> recording;
 };
@@ -27,7 +34,10 @@ class DeviceRunnerImpl final : public DeviceRunner {
  public:
   DeviceRunnerImpl(std::unique_ptr<plan::Plan> plan, const StepLimits& limits,
                    const StepInputs& inputs)
-      : plan_(std::move(plan)), limits_(limits), inputs_(inputs) {}
+      : plan_(std::move(plan)),
+        limits_(limits),
+        inputs_(inputs),
+        samples_(!plan_->samples().empty()) {}
   ~DeviceRunnerImpl() override { recordings_.clear(); }
 
   StepLimits limits() const override { return limits_; }
@@ -39,19 +49,31 @@ class DeviceRunnerImpl final : public DeviceRunner {
   }
 
   Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam&) override {
-    const int64_t context = longest_context(sizes);
-    if (profiled_) plan_->select_profile(static_cast<int>(step_kind(sizes)));
-    const bool alike = sizes.tokens == sizes.sequences && sizes.outputs == sizes.tokens;
-    if (alike && !profiled_) {
-      LMN_RETURN_IF_ERROR(replay(sizes.tokens, context));
-    } else {
-      set_sizes(sizes);
-      LMN_RETURN_IF_ERROR(plan_->enqueue({context, single_rows(sizes)}));
-      ++counters_.queued;
-    }
+    LMN_RETURN_IF_ERROR(enqueue(sizes, Draw::kNothing));
     LMN_RETURN_IF_ERROR(plan_->fetch("logits", 0, sizes.outputs));
     LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
     return plan_->output("logits");
+  }
+
+  bool samples() const override { return samples_; }
+
+  // With the step where there is a sample for each of its rows at most, which is the rule; samples
+  // of one prompt may be more, and follow it.
+  Status run_sampling(const StepSizes& sizes, const StepSampling& wanted,
+                      std::span<SampleChoice> choices, parallel::ThreadTeam&) override {
+    const std::span<const SampleRow> samples = wanted.samples;
+    const bool with_step = !samples.empty() && samples.size() <= static_cast<size_t>(sizes.outputs);
+    if (with_step) set_samples(samples);
+    LMN_RETURN_IF_ERROR(enqueue(sizes, with_step ? draw_of(samples) : Draw::kNothing));
+    for (const int32_t row : wanted.host_rows) LMN_RETURN_IF_ERROR(plan_->fetch("logits", row, 1));
+    if (!with_step) return sample_in_parts(samples, choices);
+    LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
+    std::copy_n(plan_->choices().begin(), samples.size(), choices.begin());
+    return {};
+  }
+
+  const float* logits(int32_t output_row) const override {
+    return plan_->output("logits") + int64_t{output_row} * limits_.vocab_size;
   }
 
   void keep_profiles() override {
@@ -85,7 +107,51 @@ class DeviceRunnerImpl final : public DeviceRunner {
     return n;
   }
 
-  Status replay(int32_t rows, int64_t context) {
+  static Draw draw_of(std::span<const SampleRow> samples) {
+    const bool greedy = std::all_of(samples.begin(), samples.end(),
+                                    [](const SampleRow& sample) { return sample.scale == 0; });
+    return greedy ? Draw::kGreedy : Draw::kAny;
+  }
+
+  // The first samples; none for the rows behind.
+  void set_samples(std::span<const SampleRow> samples) {
+    const std::span<SampleRow> all = plan_->samples();
+    std::copy(samples.begin(), samples.end(), all.begin());
+    std::fill(all.begin() + static_cast<ptrdiff_t>(samples.size()), all.end(), SampleRow{});
+  }
+
+  Status sample_in_parts(std::span<const SampleRow> samples, std::span<SampleChoice> choices) {
+    const size_t most = plan_->samples().size();
+    for (size_t begin = 0; begin < samples.size(); begin += most) {
+      const std::span<const SampleRow> part =
+          samples.subspan(begin, std::min(most, samples.size() - begin));
+      set_samples(part);
+      LMN_RETURN_IF_ERROR(plan_->enqueue_sampling(static_cast<int64_t>(part.size()),
+                                                  draw_of(part) == Draw::kGreedy));
+      LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
+      std::copy_n(plan_->choices().begin(), part.size(),
+                  choices.begin() + static_cast<ptrdiff_t>(begin));
+    }
+    return plan_->stream()->synchronize();
+  }
+
+  // Queues the step, and the draw for its rows of logits.
+  Status enqueue(const StepSizes& sizes, Draw draw) {
+    if (profiled_) plan_->select_profile(static_cast<int>(step_kind(sizes)));
+    const int64_t context = longest_context(sizes);
+    const bool alike = sizes.tokens == sizes.sequences && sizes.outputs == sizes.tokens;
+    if (alike && !profiled_ && sizes.tokens > 0) return replay(sizes.tokens, context, draw);
+    ++counters_.queued;
+    set_sizes(sizes);
+    return enqueue_parts({context, single_rows(sizes)}, sizes.outputs, draw);
+  }
+  Status enqueue_parts(const plan::StepHints& hints, int32_t outputs, Draw draw) {
+    LMN_RETURN_IF_ERROR(plan_->enqueue(hints));
+    if (draw == Draw::kNothing) return {};
+    return plan_->enqueue_sampling(outputs, draw == Draw::kGreedy);
+  }
+
+  Status replay(int32_t rows, int64_t context, Draw draw) {
     const int32_t all =
         recorded_rows(rows, std::min({limits_.sequences, limits_.tokens, limits_.outputs}));
     for (int32_t i = rows; i < all; ++i) {
@@ -95,15 +161,15 @@ class DeviceRunnerImpl final : public DeviceRunner {
       inputs_.kv_slots[i] = -1;
       inputs_.output_rows[i] = i;
     }
-    LMN_ASSIGN_OR_RETURN(Recording * recording, find(all, recorded_context(context)));
+    LMN_ASSIGN_OR_RETURN(Recording * recording, find({all, recorded_context(context), draw}));
     ++counters_.replayed;
     return plan_->stream()->replay(*recording);
   }
 
-  Result<Recording*> find(int32_t rows, int64_t context) {
+  Result<Recording*> find(const RecordingKey& key) {
     ++uses_;
     for (Recorded& known : recordings_) {
-      if (known.rows != rows || known.context != context) continue;
+      if (known.key != key) continue;
       known.last_use = uses_;
       return known.recording.get();
     }
@@ -112,24 +178,25 @@ class DeviceRunnerImpl final : public DeviceRunner {
           recordings_.begin(), recordings_.end(),
           [](const Recorded& a, const Recorded& b) { return a.last_use < b.last_use; }));
     }
-    LMN_ASSIGN_OR_RETURN(std::unique_ptr<Recording> made, record(rows, context));
-    recordings_.push_back({rows, context, uses_, std::move(made)});
+    LMN_ASSIGN_OR_RETURN(std::unique_ptr<Recording> made, record(key));
+    recordings_.push_back({key, uses_, std::move(made)});
     return recordings_.back().recording.get();
   }
 
-  Result<std::unique_ptr<Recording>> record(int32_t rows, int64_t context) {
-    set_sizes({rows, rows, rows});
+  Result<std::unique_ptr<Recording>> record(const RecordingKey& key) {
+    set_sizes({key.rows, key.rows, key.rows});
     LMN_RETURN_IF_ERROR(plan_->stream()->begin_recording());
-    const Status queued = plan_->enqueue({context, rows});
+    const Status queued = enqueue_parts({key.context, key.rows}, key.rows, key.draw);
     Result<std::unique_ptr<Recording>> made = plan_->stream()->end_recording();
     if (!queued.ok()) return queued;
-    ++counters_.recorded;
+    if (made.ok()) ++counters_.recorded;
     return made;
   }
 
   std::unique_ptr<plan::Plan> plan_;
   StepLimits limits_;
   StepInputs inputs_;
+  const bool samples_;
   bool profiled_ = false;
   std::vector<Recorded> recordings_;
   int64_t uses_ = 0;

@@ -82,6 +82,7 @@ class Engine::Impl {
   void end_sequence(Sequence& sequence, Verdict verdict);
   void uncount(const Sequence& sequence);
   void release_pages(Sequence& sequence);
+  static void require_device(const Status& status);
   void count_pages();
   void announce(RequestCore& request);
   void send_announcements();

@@ -37,16 +37,16 @@ class SplitRunner final : public StepRunner {
   }
 
   Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam& team) override {
-    give_head_its_inputs(sizes);
-    head_->set_symbol("tokens", sizes.tokens);
-    head_->set_symbol("sequences", sizes.sequences);
-    head_->set_symbol("outputs", sizes.outputs);
-    if (profiled_) head_->select_profile(static_cast<int>(step_kind(sizes)));
-    LMN_RETURN_IF_ERROR(head_->run(team));
-    for (size_t i = 0; i < crossing_.size(); ++i)
-      std::copy_n(cut_[i], sizes.tokens * crossing_[i].columns, crossing_[i].to);
+    LMN_RETURN_IF_ERROR(run_head(sizes, team));
     return tail_->run(sizes, team);
   }
+  bool samples() const override { return tail_->samples(); }
+  Status run_sampling(const StepSizes& sizes, const StepSampling& wanted,
+                      std::span<SampleChoice> choices, parallel::ThreadTeam& team) override {
+    LMN_RETURN_IF_ERROR(run_head(sizes, team));
+    return tail_->run_sampling(sizes, wanted, choices, team);
+  }
+  const float* logits(int32_t output_row) const override { return tail_->logits(output_row); }
 
   void keep_profiles() override {
     head_->set_profiles(kStepKinds);
@@ -62,6 +62,19 @@ class SplitRunner final : public StepRunner {
   }
 
  private:
+  // And carries over what crosses.
+  Status run_head(const StepSizes& sizes, parallel::ThreadTeam& team) {
+    give_head_its_inputs(sizes);
+    head_->set_symbol("tokens", sizes.tokens);
+    head_->set_symbol("sequences", sizes.sequences);
+    head_->set_symbol("outputs", sizes.outputs);
+    if (profiled_) head_->select_profile(static_cast<int>(step_kind(sizes)));
+    LMN_RETURN_IF_ERROR(head_->run(team));
+    for (size_t i = 0; i < crossing_.size(); ++i)
+      std::copy_n(cut_[i], sizes.tokens * crossing_[i].columns, crossing_[i].to);
+    return {};
+  }
+
   // Page numbers count the arrays of a page (KvCache::page_step), of which the head has others.
   void give_head_its_inputs(const StepSizes& sizes) {
     const int32_t from = 2 * tail_->kv_shape().layers, to = 2 * head_->kv_layers();

@@ -129,7 +129,7 @@ bool Engine::Impl::take_pages(Sequence& sequence, int32_t begin, int32_t end) {
   if (first < table.size() && pages_.shared(table[first])) {  // forked: copy on write
     const int32_t copy = pages_.allocate();
     if (copy == kNoPage) return false;
-    LMN_CHECK(kv_.copy_page(table[first], copy).ok());
+    require_device(kv_.copy_page(table[first], copy));
     pages_.release(table[first]);
     table[first] = copy;
   }

@@ -387,11 +387,18 @@ void Engine::Impl::release_pages(Sequence& sequence) {
   for (auto i = static_cast<int64_t>(cache.pages.size()); i-- > 0;) {
     const int32_t page = cache.pages[static_cast<size_t>(i)];
     const bool dirty = cache.written > cache.verified && i >= clean && i < written;
-    if (pages_.release(page) && dirty) LMN_CHECK(kv_.scrub(page).ok());
+    if (pages_.release(page) && dirty) require_device(kv_.scrub(page));
   }
   cache.pages.clear();
   cache.computed = cache.written = cache.verified = cache.published = 0;
   count_pages();
+}
+
+// A device that is closed has told why to those whom it concerned, and nobody reads its memory
+// again. Any other failure ends the engine.
+void Engine::Impl::require_device(const Status& status) {
+  if (status.ok() || status.code() == Code::kClosed) return;
+  throw BrokenInvariant(std::string(status.message()));
 }
 
 void Engine::Impl::count_pages() {

@@ -15,6 +15,7 @@
 #include "plan/device_block.h"
 #include "plan/layout.h"
 #include "plan/plan_queue.h"
+#include "plan/plan_sampler.h"
 #include "plan/stage_profile.h"
 #include "plan/weights.h"
 
@@ -86,13 +87,18 @@ class PlanImpl final : public Plan {
   ops::LaunchQueue& queue() override { return queue_.launches(); }
   Status enqueue(const StepHints& hints) override;
   Status fetch(std::string_view name, int64_t begin, int64_t count) override;
+  std::span<SampleRow> samples() override { return sampler_.samples(); }
+  std::span<const SampleChoice> choices() const override { return sampler_.choices(); }
+  Status enqueue_sampling(int64_t count, bool greedy) override {
+    return sampler_.enqueue(queue_, device_output("logits"), count, greedy);
+  }
 
   int32_t kv_layers() const override { return static_cast<int32_t>(kv_.size()); }
   int32_t kv_heads() const override { return kv_.empty() ? 0 : kv_.front().kv_heads; }
   int32_t head_dim() const override { return kv_.empty() ? 0 : kv_.front().head_dim; }
   int64_t packed_bytes() const override { return weights_.bytes(); }
   int64_t arena_bytes() const override {
-    return static_cast<int64_t>(arena_.bytes() + queue_.launches().workspace_bytes);
+    return static_cast<int64_t>(arena_.bytes()) + workspace_bytes_;
   }
   int barriers() const override {
     return static_cast<int>(std::count_if(stages_.begin(), stages_.end(),
@@ -126,6 +132,7 @@ class PlanImpl final : public Plan {
   Status read_bounds(const PlanOptions& options);
   Status check_kernels(const graph::Graph& graph);
   Status read_caches(const graph::Graph& graph);
+  int64_t attention_workspace(const graph::Graph& graph, const PlanOptions& options) const;
   int64_t workspace_bytes(const graph::Graph& graph, const PlanOptions& options) const;
   Status allocate(const graph::Graph& graph, const PlanOptions& options);
   Status bind(Binder* binder);
@@ -212,10 +219,12 @@ class PlanImpl final : public Plan {
   Bounds bounds_{};
   Layout layout_;
   Weights weights_;
-  DeviceBlock arena_;          // intermediate values, the workers' scratch, what they share
-  int64_t scratch_bytes_ = 0;  // of one worker
+  DeviceBlock arena_;            // intermediate values, the workers' scratch, what they share
+  int64_t scratch_bytes_ = 0;    // of one worker
+  int64_t workspace_bytes_ = 0;  // of kernels on a device that is not the host
   int64_t max_context_ = 0;
   PlanQueue queue_;
+  PlanSampler sampler_;
   std::vector<ByteRange> sent_;  // scratch of enqueue()
   std::vector<ops::KvLayer> kv_;
   bool kv_bound_ = false;
@@ -421,8 +430,8 @@ Status PlanImpl::bind_kv(std::span<const ops::KvLayer> layers) {
   return {};
 }
 
-// Of kernels on a device that is not the host.
-int64_t PlanImpl::workspace_bytes(const graph::Graph& graph, const PlanOptions& options) const {
+// What kernels need on a device that is not the host: attention's, and all.
+int64_t PlanImpl::attention_workspace(const graph::Graph& graph, const PlanOptions& options) const {
   if (device_.is_host()) return 0;
   ops::WorkspaceRequest request{options.max_tokens, 0, head_dim(), options.max_context};
   for (const graph::Node& node : graph.nodes) {
@@ -432,6 +441,17 @@ int64_t PlanImpl::workspace_bytes(const graph::Graph& graph, const PlanOptions& 
   return static_cast<int64_t>(device_.kernels().workspace_bytes(request));
 }
 
+int64_t PlanImpl::workspace_bytes(const graph::Graph& graph, const PlanOptions& options) const {
+  if (device_.is_host()) return 0;
+  int64_t bytes = attention_workspace(graph, options);
+  for (const graph::Output& output : graph.outputs) {
+    if (output.name != "logits") continue;
+    const graph::Dims& dims = graph.value(output.value).type.dims;
+    bytes += PlanSampler::bytes(device_.kernels(), options.max_outputs, dims.back().size);
+  }
+  return bytes;
+}
+
 Status PlanImpl::create_queue(const graph::Graph& graph, const PlanOptions& options) {
   if (device_.is_host()) return {};
   if (options.max_context < 1) {
@@ -439,10 +459,14 @@ Status PlanImpl::create_queue(const graph::Graph& graph, const PlanOptions& opti
                  device_.name().c_str());
   }
   max_context_ = options.max_context;
+  workspace_bytes_ = workspace_bytes(graph, options);
   int64_t output_bytes = 0;
   for (const Port& port : outputs_) output_bytes += align_up(port.rows * port.row_bytes);
   LMN_ASSIGN_OR_RETURN(queue_, PlanQueue::create(device_, layout_.input_bytes, output_bytes,
-                                                 workspace_bytes(graph, options)));
+                                                 attention_workspace(graph, options)));
+  if (find(outputs_, "logits") != nullptr) {
+    LMN_ASSIGN_OR_RETURN(sampler_, PlanSampler::create(device_, bounds_[1], columns("logits")));
+  }
   for (Port& port : inputs_) port.host = queue_.inputs() + port.offset;
   int64_t at = 0;
   for (Port& port : outputs_) {

@@ -22,6 +22,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/sampling.h"
 #include "core/status.h"
 #include "core/tensor.h"
 #include "graph/graph.h"
@@ -120,6 +121,12 @@ class Plan {
   virtual const float* device_output(std::string_view name) const = 0;
   // Rows [begin, begin + count) of an output, to where output() has them.
   virtual Status fetch(std::string_view name, int64_t begin, int64_t count) = 0;
+  // Tokens drawn on the device: the first `count` of samples() from the rows of the output
+  // "logits", which are in choices() once the stream was waited for. Empty: the device does not
+  // sample. `greedy`: no sample has a scale. May be recorded.
+  virtual std::span<SampleRow> samples() = 0;
+  virtual std::span<const SampleChoice> choices() const = 0;
+  virtual Status enqueue_sampling(int64_t count, bool greedy) = 0;
 
   virtual int32_t kv_layers() const = 0;
   virtual int32_t kv_heads() const = 0;  // 0 without KV caches

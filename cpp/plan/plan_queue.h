@@ -35,7 +35,6 @@ class PlanQueue {
   bool exists() const { return stream_ != nullptr; }
   Stream& stream() { return *stream_; }
   ops::LaunchQueue& launches() { return launches_; }
-  const ops::LaunchQueue& launches() const { return launches_; }
   std::byte* inputs() const { return inputs_.data(); }
   std::byte* outputs() const { return outputs_.data(); }
 

@@ -65,12 +65,13 @@ typedef struct lmn_engine_options {
    */
   int64_t idle_spin_ns;
   uint32_t trace_events; /* spans kept for lmn_engine_trace_get, up to 2^24; 0: no trace */
-  /* What quantised weights are multiplied with. 8 (0: 8): inputs rounded to 8 bits in blocks of 32,
-   * but to 16 bits where that moves logits most: for q, k and v, the last layer and the output
-   * layer. The logits of SmolLM2-135M move by 0.05 (root mean square; with 8 bits everywhere by
-   * 0.1). 16: to 16 bits, which moves them by less than 0.002, and computes prompts and batches up
-   * to 1.6 times as long: of 4-bit weights on any CPU, of 5-bit ones with AVX2 too, and of 8-bit
-   * ones with VNNI or dotprod. Others, as Q6_K, get 16 bits always; float weights are not affected.
+  /* What quantised weights are multiplied with; 0: 8 on the CPU, 16 on other devices, where
+   * decoding takes as long. 8: inputs rounded to 8 bits in blocks of 32, but to 16 bits where that
+   * moves logits most: for q, k and v, the last layer and the output layer. The logits of
+   * SmolLM2-135M move by 0.05 (root mean square; with 8 bits everywhere by 0.1). 16: to 16 bits,
+   * which moves them by less than 0.002, and computes prompts and batches up to 1.6 times as long:
+   * of 4-bit weights on any CPU, of 5-bit ones with AVX2 too, and of 8-bit ones with VNNI or
+   * dotprod. Others, as Q6_K, get 16 bits always; float weights are not affected.
    */
   uint32_t activation_bits;
   /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA device or

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         inter_token_target: float | None
         idle_spin: float
         trace_events: int
-        activation_bits: int
+        activation_bits: int | None
         profile: bool
         kv_type: str
         device: str
@@ -155,8 +155,9 @@ class Engine:
         idle_spin: Seconds that an idle engine spins before it sleeps, which saves microseconds at the next request.
             Default 50e-6; 0: none.
         trace_events: Spans kept for `trace`, up to 2**24; 40 bytes each. Default 0: no trace.
-        activation_bits: What quantised weights are multiplied with. 8 (default): inputs rounded to 8 bits in blocks of
-            32, but to 16 bits where that moves logits most: for q, k and v, the last layer and the output layer. The
+        activation_bits: What quantised weights are multiplied with. Default None: 8 on the CPU, 16 on other devices,
+            where decoding takes as long. 8: inputs rounded to 8 bits in blocks of 32, but to 16 bits where that moves
+            logits most: for q, k and v, the last layer and the output layer. The
             logits of SmolLM2-135M move by 0.05 (root mean square; with 8 bits everywhere by 0.1). 16: to 16 bits, which
             moves them by less than 0.002, and computes prompts and batches up to 1.6 times as long: of 4-bit weights on
             any CPU, of 5-bit ones with AVX2 too, and of 8-bit ones with VNNI or dotprod. Others, as Q6_K, get 16 bits
@@ -193,7 +194,7 @@ class Engine:
         inter_token_target: float | None = None,
         idle_spin: float = 50e-6,
         trace_events: int = 0,
-        activation_bits: int = 8,
+        activation_bits: int | None = None,
         profile: bool = False,
         kv_type: str = "f16",
         device: str = "cpu",
@@ -223,7 +224,7 @@ class Engine:
             "idle_spin_ns": idle_spin_ns(idle_spin),
             "trace_events": integer("trace_events", trace_events, 0, 2**24),
             "kv_type": KV_TYPES[kv_type],
-            "activation_bits": one_of("activation_bits", activation_bits, (8, 16)),
+            "activation_bits": 0 if activation_bits is None else one_of("activation_bits", activation_bits, (8, 16)),
             "profile": boolean("profile", profile),
             "device": device,
         }

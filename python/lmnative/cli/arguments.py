@@ -209,8 +209,7 @@ def _add_engine_options(parser: Parser) -> argparse._ArgumentGroup:
         "--activation-bits",
         type=int,
         choices=(8, 16),
-        default=8,
-        help="inputs of quantised products: 8 (default) where it moves logits little, or 16 everywhere (see Engine)",
+        help="inputs of quantised products: 8 bits where it moves logits little (default on the CPU), or 16 everywhere",
     )
     add(
         "--kv-type",

@@ -91,6 +91,7 @@ inline plan::PlanOptions plan_options(int64_t tokens, int64_t pages = 8) {
   options.max_outputs = tokens;
   options.max_sequences = 2;
   options.max_pages_per_sequence = pages;
+  options.max_context = pages * 16;
   return options;
 }
 

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An engine on a device: the same tokens alone, together, in chunks, preempted, with a prefix
+// cache, from recordings and without; a device that fails ends its requests and not the process.
+#include "device_fixture.h"
+#include "engine/fake_model.h"
+#include "executor.h"
+
+using namespace device_test;
+
+namespace {
+
+using engine::Answer;
+
+std::vector<int32_t> prompt_of(uint64_t seed, int32_t tokens) {
+  return engine::some_prompt(seed, tokens, static_cast<int32_t>(quantised_spec().vocab));
+}
+
+// Requests of several lengths, greedy and not.
+engine::RequestOptions request(uint64_t i) {
+  engine::RequestOptions options = engine::greedy(
+      prompt_of(i / 2, 20 + static_cast<int32_t>(i * 3)), 10 + static_cast<int32_t>(i * 5 % 12));
+  if (i % 3 == 1) {
+    options.sampling.temperature = 0.9F;
+    options.sampling.top_p = 0.95F;
+    options.sampling.seed = i;
+  }
+  return options;
+}
+constexpr uint64_t kRequests = 7;
+
+std::vector<std::vector<int32_t>> tokens_of(DeviceEngine& engine, bool together) {
+  std::vector<std::shared_ptr<engine::Request>> requests;
+  std::vector<std::vector<int32_t>> out;
+  for (uint64_t i = 0; i < kRequests; ++i) {
+    requests.push_back(engine::must_submit(*engine.engine, request(i)));
+    if (together) continue;
+    const Answer answer = engine::collect(*requests.back());
+    EXPECT(answer.reason == engine::FinishReason::kLength);
+    out.push_back(answer.tokens);
+  }
+  for (size_t i = 0; together && i < kRequests; ++i) {
+    const Answer answer = engine::collect(*requests[i]);
+    EXPECT(answer.reason == engine::FinishReason::kLength);
+    out.push_back(answer.tokens);
+  }
+  EXPECT_EQ(simt_tests::take_fault(), std::string());
+  return out;
+}
+
+}  // namespace
+
+TEST(on_a_device_a_request_gets_the_same_tokens_however_it_is_run) {
+  DeviceEngine::Setup setup;
+  std::vector<std::vector<int32_t>> alone;
+  {
+    DeviceEngine one(setup);
+    alone = tokens_of(one, false);
+    EXPECT(one.runner->counters().replayed > 0);
+    EXPECT(one.runner->counters().recorded < one.runner->counters().replayed);
+  }
+  {
+    DeviceEngine batch(setup);
+    EXPECT(tokens_of(batch, true) == alone);
+  }
+  setup.chunk = 5;
+  setup.prefix_cache = true;
+  {
+    DeviceEngine chunks(setup);
+    EXPECT(tokens_of(chunks, true) == alone);
+  }
+}
+
+// A request that gives way in the middle of its answer is computed again, prompt and answer in
+// chunks, and goes on with the same tokens.
+TEST(on_a_device_a_preempted_request_gets_the_same_tokens) {
+  const auto low = [] { return engine::greedy(prompt_of(1, 24), 30); };
+  const auto high = [] {
+    engine::RequestOptions options = engine::greedy(prompt_of(2, 40), 8);
+    options.priority = 2;
+    return options;
+  };
+  DeviceEngine::Setup setup;
+  std::vector<std::vector<int32_t>> alone;
+  {
+    DeviceEngine one(setup);
+    for (const auto& options : {low(), high()})
+      alone.push_back(engine::collect(*engine::must_submit(*one.engine, options)).tokens);
+  }
+  setup.context = setup.kv_tokens = 64;  // two pages: for one of them
+  DeviceEngine tight(setup);
+  const auto first = engine::must_submit(*tight.engine, low());
+  std::vector<int32_t> tokens;
+  {
+    engine::Chunk begun;
+    ASSERT_OK(first->next(20'000'000'000, &begun));
+    tokens.assign(begun.token_ids.begin(), begun.token_ids.end());
+  }
+  const auto second = engine::must_submit(*tight.engine, high());
+  EXPECT(engine::collect(*second).tokens == alone[1]);
+  for (const int32_t token : engine::collect(*first).tokens) tokens.push_back(token);
+  EXPECT(tokens == alone[0]);
+  EXPECT(tight.engine->stats().preemptions > 0);
+  EXPECT_EQ(simt_tests::take_fault(), std::string());
+}
+
+TEST(a_step_of_answers_is_one_launch_and_one_wait) {
+  DeviceEngine::Setup setup;
+  DeviceEngine engine(setup);
+  const auto first = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 4));
+  EXPECT_EQ(engine::collect(*first).tokens.size(), size_t{4});
+  engine.engine->shutdown();
+  const engine::DeviceRunnerCounters& runner = engine.runner->counters();
+  EXPECT_EQ(runner.queued, 1);    // the prompt
+  EXPECT_EQ(runner.replayed, 3);  // the answers behind its first
+  EXPECT_EQ(runner.recorded, 1);
+  EXPECT_EQ(engine.device->counters().replays, 3);
+}
+
+TEST(recordings_serve_the_next_larger_step) {
+  EXPECT_EQ(engine::recorded_rows(1, 64), 1);
+  EXPECT_EQ(engine::recorded_rows(3, 64), 4);
+  EXPECT_EQ(engine::recorded_rows(3, 3), 3);
+  EXPECT_EQ(engine::recorded_rows(8, 64), 8);
+  EXPECT_EQ(engine::recorded_rows(9, 64), 16);
+  EXPECT_EQ(engine::recorded_rows(65, 100), 96);
+  EXPECT_EQ(engine::recorded_rows(97, 100), 100);
+  EXPECT_EQ(engine::recorded_rows(300, 1024), 384);
+  EXPECT_EQ(engine::recorded_context(1), 128);
+  EXPECT_EQ(engine::recorded_context(128), 128);
+  EXPECT_EQ(engine::recorded_context(129), 256);
+}
+
+TEST(a_device_that_fails_ends_its_requests_and_not_the_process) {
+  DeviceEngine::Setup setup;
+  DeviceEngine engine(setup);
+  const auto good = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 2));
+  EXPECT_EQ(engine::collect(*good).tokens.size(), size_t{2});
+  engine.device->set_fail_after(3);
+  const auto bad = engine::must_submit(*engine.engine, engine::greedy(prompt_of(2, 8), 20));
+  const Status ended = bad->wait(20'000'000'000);
+  EXPECT(ended.code() == Code::kInternal);
+  EXPECT_EQ(ended.message(), std::string_view("device simt failed: an error that the test asked "
+                                              "for; it is closed"));
+  const auto late = engine::submit(*engine.engine, engine::greedy(prompt_of(3, 8), 2));
+  if (late.ok()) {  // or the engine is closed by now
+    const Status status = (*late)->wait(20'000'000'000);
+    EXPECT(status.code() == Code::kClosed || status.code() == Code::kInternal);
+  }
+  engine.engine.reset();
+  EXPECT_EQ(engine.device->bytes_in_use(), 0);
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans on the CUDA device's kernels: like loops in double, the same bits in any chunks, and
+// nothing left behind.
+#include "device_fixture.h"
+#include "executor.h"
+#include "graph/split.h"
+
+using namespace device_test;
+using namespace plan_test;
+
+namespace {
+
+std::vector<float> logits_on_device(const TinySpec& spec, size_t chunk, DType kv,
+                                    simt_tests::HostDevice& device) {
+  const models::LanguageModel model = load(TinyModel(spec));
+  auto team = make_team(2);  // packs; kernels are queued by one
+  auto plan =
+      make_plan(optimized_for(model.graph, device), device, *team, plan_options(kTokens, kPages));
+  return score(*plan, *team, kPages, spec.vocab, some_tokens(spec.vocab), chunk, kv);
+}
+
+void expect_like_naive_on_device(const TinySpec& spec, double tolerance, DType kv = DType::kF32) {
+  const auto device = simt_tests::make_host_device();
+  const std::vector<Vector> want = NaiveLlama(TinyModel(spec)).run(some_tokens(spec.vocab));
+  const std::vector<float> whole = logits_on_device(spec, kTokens, kv, *device);
+  EXPECT(deviation(whole, want) < tolerance);
+  for (size_t chunk : {1, 7, 17})
+    EXPECT(same_bits(logits_on_device(spec, chunk, kv, *device), whole));
+  EXPECT_EQ(simt_tests::take_fault(), std::string());
+  EXPECT_EQ(device->bytes_in_use(), 0);
+}
+
+}  // namespace
+
+TEST(a_tiny_llama_on_the_device) { expect_like_naive_on_device(TinySpec{}, 2e-5); }
+TEST(a_tiny_llama_on_the_device_with_half_a_cache) {
+  expect_like_naive_on_device(TinySpec{}, 3e-3, DType::kF16);
+}
+TEST(a_quantised_tiny_llama_on_the_device) {
+  expect_like_naive_on_device(quantised_spec(), 3e-3, DType::kF16);
+}
+TEST(a_tiny_qwen2_on_the_device) {
+  TinySpec spec;
+  spec.architecture = "qwen2";
+  spec.attention_bias = true;
+  spec.kv_heads = 4;
+  expect_like_naive_on_device(spec, 2e-5);
+}
+
+// Staged through page-locked memory, two buffers a member, the weights are what they are when they
+// are packed in place.
+TEST(weights_reach_the_device_through_staging) {
+  const auto device = simt_tests::make_host_device();
+  const models::LanguageModel model = load(TinyModel(quantised_spec()));
+  const auto one = make_team(1), three = make_team(3);
+  const graph::Graph graph = optimized_for(model.graph, *device);
+  const std::vector<int32_t> tokens = some_tokens(quantised_spec().vocab);
+  std::vector<float> first;
+  for (parallel::ThreadTeam* team : {one.get(), three.get()}) {
+    auto plan = make_plan(graph, *device, *team, plan_options(kTokens, kPages));
+    const std::vector<float> got =
+        score(*plan, *team, kPages, quantised_spec().vocab, tokens, kTokens);
+    if (first.empty()) first = got;
+    EXPECT(same_bits(got, first));
+  }
+}
+
+// A plan needs to know the longest context, and a device that fails ends a run with its reason.
+TEST(a_device_that_fails_ends_the_run_and_is_closed) {
+  const auto device = simt_tests::make_host_device();
+  const models::LanguageModel model = load(TinyModel(TinySpec{}));
+  auto team = make_team(1);
+  plan::PlanOptions options = plan_options(4, kPages);
+  auto plan = make_plan(optimized_for(model.graph, *device), *device, *team, options);
+  Cache cache(*plan, 4);
+  plan->set_symbol("tokens", 0);
+  EXPECT(plan->run(*team).ok());
+  device->set_fail_after(1);
+  const Status failed = plan->run(*team);
+  EXPECT(failed.code() == Code::kInternal);
+  EXPECT(failed.message().find("device simt failed") != std::string_view::npos);
+  const Status again = plan->run(*team);
+  EXPECT(again.code() == Code::kClosed);
+  EXPECT(again.message().find("an error that the test asked for") != std::string_view::npos);
+
+  const auto other = simt_tests::make_host_device();
+  options.max_context = 0;
+  const auto refused =
+      plan::Plan::build(optimized_for(model.graph, *other), *other, *team, options);
+  EXPECT(refused.status().code() == Code::kInvalidArgument);
+}
+
+// Cut before its second layer, a model is what it was: first part, carried over, second part.
+TEST(a_graph_in_two_parts_computes_the_same) {
+  const TinySpec spec = quantised_spec();
+  const models::LanguageModel model = load(TinyModel(spec));
+  auto parts = graph::split(model.graph, graph::find_node(model.graph, "blk.1."));
+  ASSERT_OK(parts);
+  EXPECT_EQ(parts->crossing.size(), size_t{1});
+  HostDevice device;
+  auto team = make_team(1);
+  auto whole = make_plan(optimized(model.graph, device), device, *team, plan_options(8, 1));
+  auto first = make_plan(optimized(parts->first, device), device, *team, plan_options(8, 1));
+  auto second = make_plan(optimized(parts->second, device), device, *team, plan_options(8, 1));
+  EXPECT_EQ(first->kv_layers() + second->kv_layers(), whole->kv_layers());
+  std::vector<float> logits[2];
+  const int64_t columns = first->columns("cut.0");
+  EXPECT_EQ(columns, second->columns("cut.0"));
+  Cache caches[] = {Cache(*whole, 1), Cache(*first, 1), Cache(*second, 1)};
+  for (plan::Plan* plan : {whole.get(), first.get(), second.get()}) {
+    for (int32_t t = 0; t < 8; ++t) {
+      plan->input<int32_t>("token_ids")[t] = (t * 5 + 1) % static_cast<int32_t>(spec.vocab);
+      plan->input<int32_t>("positions")[t] = t;
+      plan->input<int32_t>("sequence_index")[t] = 0;
+      plan->input<int32_t>("kv_slots")[t] = t;
+      plan->input<int32_t>("output_rows")[t] = t;
+    }
+    plan->input<int32_t>("block_tables")[0] = 0;
+    plan->set_symbol("tokens", 8);
+    plan->set_symbol("sequences", 1);
+    plan->set_symbol("outputs", 8);
+    if (plan == second.get())
+      std::copy_n(first->output("cut.0"), 8 * columns, plan->input<float>("cut.0"));
+    EXPECT(plan->run(*team).ok());
+  }
+  const size_t count = 8 * spec.vocab;
+  logits[0].assign(whole->output("logits"), whole->output("logits") + count);
+  logits[1].assign(second->output("logits"), second->output("logits") + count);
+  EXPECT(same_bits(logits[0], logits[1]));
+}
