@@ -53,11 +53,10 @@ const char* backends() {
 #endif
 }
 
-Status check_device_fits(const Device& device, int64_t bytes, const char* what,
-                         const char* remedy) {
+Status check_device_fits(Device& device, int64_t bytes, const char* what, const char* remedy) {
   if (device.is_host()) return check_fits(bytes, what, remedy);
   LMN_ASSIGN_OR_RETURN(const DeviceMemory memory, device.memory());
-  if (bytes <= memory.free) return {};
+  if (bytes <= memory.free) return device.reserve(static_cast<size_t>(bytes));
   return error(Code::kOutOfMemory,
                "%s needs %.1f MiB on device %s, of whose %.1f MiB %.1f are free; %s", what,
                mebibytes(bytes), device.name().c_str(), mebibytes(memory.total),

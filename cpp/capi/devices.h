@@ -20,7 +20,7 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name);
 // Kinds compiled in, separated by commas; static storage.
 const char* backends();
 
-// As check_fits (available_memory.h), of a device's memory, for "cuda:0: what".
-Status check_device_fits(const Device& device, int64_t bytes, const char* what, const char* remedy);
+// As check_fits (available_memory.h); of a device that is not the host, whose memory is reserved.
+Status check_device_fits(Device& device, int64_t bytes, const char* what, const char* remedy);
 
 }  // namespace lmn::capi

@@ -118,7 +118,7 @@ struct Need {
   bool kv_q8_fits = false;  // the model's heads allow kv_type q8_0
   int32_t sequences = 0;
 
-  Status check(const Device& device) const {
+  Status check(Device& device) const {
     char what[200];
     std::snprintf(what, sizeof(what),
                   "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations for %d "

@@ -47,6 +47,10 @@ class Stream {
   virtual Result<std::unique_ptr<Recording>> end_recording() = 0;
   virtual Status replay(Recording& recording) = 0;
 
+  // Names what is queued until pop_range(), for a profiler; the name lives as long as the stream.
+  virtual void push_range(const char*) {}
+  virtual void pop_range() {}
+
   // ops::LaunchQueue::stream, and the meaning of its `failure`.
   virtual void* handle() = 0;
   virtual Status launch_error(int32_t failure) = 0;
@@ -85,6 +89,9 @@ class Device {
   // Host memory, zeroed, that the device copies from and to by itself.
   virtual Result<std::byte*> allocate_pinned(size_t bytes) { return allocate(bytes); }
   virtual void release_pinned(std::byte* data, size_t bytes) { release(data, bytes); }
+  // Takes so much memory from the system at once and keeps it for the allocations that follow.
+  // OUT_OF_MEMORY names the size.
+  virtual Status reserve(size_t) { return {}; }
   virtual Result<DeviceMemory> memory() const {
     return error(Code::kUnsupported, "device %s does not count its memory", name().c_str());
   }

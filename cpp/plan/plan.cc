@@ -504,7 +504,9 @@ Status PlanImpl::enqueue_stage(size_t stage, StageProfile* profile) {
   const int64_t begin = profile == nullptr ? 0 : parallel::now_ns();
   ops::Worker worker;
   worker.queue = &queue_.launches();
+  queue_.stream().push_range(bound_.stages[stage].name.c_str());
   stages_[stage].kernel(stages_[stage].args, worker);
+  queue_.stream().pop_range();
   if (profile == nullptr) return {};
   LMN_RETURN_IF_ERROR(queue_.take_launch_error());
   LMN_RETURN_IF_ERROR(queue_.stream().synchronize());

@@ -56,6 +56,12 @@ class CudaDevice final : public Device {
     return status;
   }
 
+  Status reserve(size_t bytes) override {
+    LMN_ASSIGN_OR_RETURN(std::byte * data, allocate_uninitialized(bytes));
+    release(data, bytes);  // to the pool, which keeps it
+    return stream_->synchronize();
+  }
+
   Result<std::byte*> allocate_uninitialized(size_t bytes) override {
     LMN_RETURN_IF_ERROR(health_.check());
     const CurrentDevice current(ordinal_);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/core/cuda_stream.h"
 
+#if defined(LMN_CUDA_NVTX)
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 #include <utility>
 
 namespace lmn::cuda {
@@ -70,6 +74,10 @@ class CudaStream final : public Stream {
                        "starting recorded kernels");
   }
 
+#if defined(LMN_CUDA_NVTX)
+  void push_range(const char* name) override { nvtxRangePushA(name); }
+  void pop_range() override { nvtxRangePop(); }
+#endif
   void* handle() override { return stream_; }
   Status launch_error(int32_t failure) override {
     return health_.map(static_cast<cudaError_t>(failure), "starting a kernel");

@@ -96,7 +96,8 @@ struct LaunchShape {
 //     from shared memory; lane 8i + j gives the address of row j of matrix i (16 bytes). r[i] of a
 //     lane is row g, columns 2t, 2t + 1 of matrix i, transposed: row 2t, 2t + 1 of column g
 //
-//   uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector)    byte i of the result is
+//   uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector)    byte i of the result
+//   is
 //                                 the one of the eight that nibble i of the selector, 0 to 7, names
 //   int dot4(int a, int b, int c) c + the products of four signed bytes
 //   int atomic_add(int*, int)     uint32_t, float alike; global or shared memory; what was there

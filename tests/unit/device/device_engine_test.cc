@@ -150,3 +150,22 @@ TEST(a_device_that_fails_ends_its_requests_and_not_the_process) {
   engine.engine.reset();
   EXPECT_EQ(engine.device->bytes_in_use(), 0);
 }
+
+// The first layer on the host, the second on the device: the same tokens in any batch and chunks,
+// and logits like those of the whole model.
+TEST(a_model_on_two_devices_gives_the_same_tokens_however_it_is_run) {
+  std::vector<std::vector<int32_t>> alone;
+  for (const int32_t chunk : {0, 5}) {
+    DeviceEngine::Setup setup;
+    setup.split = true;
+    setup.chunk = chunk;
+    DeviceEngine engine(setup);
+    if (alone.empty()) alone = tokens_of(engine, false);
+    EXPECT(tokens_of(engine, true) == alone);
+    engine.engine.reset();
+    EXPECT_EQ(engine.device->bytes_in_use(), 0);
+  }
+  DeviceEngine::Setup whole;
+  DeviceEngine engine(whole);
+  EXPECT(tokens_of(engine, false)[0] == alone[0]);  // greedy, and far from a tie
+}

@@ -11,6 +11,8 @@
 #include "engine/device_runner.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
+#include "engine/split_runner.h"
+#include "graph/split.h"
 #include "host_device.h"
 #include "plan/tiny_llama.h"
 
@@ -55,6 +57,7 @@ class DeviceEngine {
     int32_t chunk = 0;
     bool prefix_cache = false;
     DType kv = DType::kF16;
+    bool split = false;  // the first layer is on the host
   };
   explicit DeviceEngine(const Setup& setup) : device(simt_tests::make_host_device()) {
     const TinyModel tiny(setup.spec);
@@ -73,13 +76,33 @@ class DeviceEngine {
     options.max_context = int64_t{limits.table_stride} * engine::kKvPageTokens;
     engine::EngineParts parts;
     parts.team = plan_test::make_team(1);
-    auto made_runner = engine::make_device_runner(
-        plan_test::make_plan(optimized_for(model.graph, *device), *device, *parts.team, options),
-        limits);
+    const auto layers = static_cast<int32_t>(model.config.layers);
+    graph::SplitGraph split;
+    if (setup.split) {
+      auto made_split = graph::split(model.graph, graph::find_node(model.graph, "blk.1."));
+      ASSERT_OK(made_split);
+      split = std::move(made_split).value();
+    }
+    auto plan =
+        plan_test::make_plan(optimized_for(setup.split ? split.second : model.graph, *device),
+                             *device, *parts.team, options);
+    float* hidden = plan->input<float>("cut.0");
+    const int64_t columns = plan->columns("cut.0");
+    auto made_runner = engine::make_device_runner(std::move(plan), limits);
     ASSERT_OK(made_runner);
     runner = made_runner->get();
-    parts.kv_parts = {{device.get(), static_cast<int32_t>(model.config.layers)}};
+    parts.kv_parts = {{device.get(), layers}};
     parts.runner = std::move(made_runner).value();
+    if (setup.split) {
+      engine::SplitParts two;
+      two.head = plan_test::make_plan(optimized_for(split.first, host), host, *parts.team, options);
+      two.tail = std::move(parts.runner);
+      two.crossing = {{"cut.0", hidden, columns}};
+      auto whole = engine::make_split_runner(std::move(two));
+      ASSERT_OK(whole);
+      parts.runner = std::move(whole).value();
+      parts.kv_parts = {{&host, 1}, {device.get(), layers - 1}};
+    }
     engine::EngineOptions how;
     how.context_tokens = setup.context;
     how.kv_tokens = setup.kv_tokens;
@@ -93,6 +116,7 @@ class DeviceEngine {
   }
 
   std::unique_ptr<simt_tests::HostDevice> device;
+  plan_test::HostDevice host;
   std::unique_ptr<engine::Engine> engine;
   engine::DeviceRunner* runner = nullptr;  // the engine's
 };
