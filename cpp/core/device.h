@@ -54,6 +54,7 @@ class Stream {
   // ops::LaunchQueue::stream, and the meaning of its `failure`.
   virtual void* handle() = 0;
   virtual Status launch_error(int32_t failure) = 0;
+  virtual bool overlaps_kernels() const { return false; }  // ops::LaunchQueue::overlaps
 };
 
 struct DeviceMemory {

@@ -22,6 +22,8 @@ struct LaunchQueue {
   // first, are each the only one of their sequence.
   int64_t context = 0;
   int64_t single_rows = 0;
+  // Kernels may start while the one before them ends (cuda/core/simt.cuh: wait_for_previous).
+  bool overlaps = false;
   // The device's code of the first launch that failed; 0: none. Nothing is queued after it.
   int32_t failure = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "cuda/core/cuda_error.h"
@@ -16,12 +17,20 @@ namespace {
 
 // Asynchronous copies to shared memory and products of bytes and halves by matrix instructions.
 constexpr int kOldestMajor = 8;
+// Kernels that start while the one before them ends. LMN_CUDA_OVERLAP=0 does without, to find out
+// whether a fault is theirs.
+constexpr int kOverlapMajor = 9;
+bool overlap_wanted() {
+  const char* value = std::getenv("LMN_CUDA_OVERLAP");
+  return value == nullptr || std::string_view(value) != "0";
+}
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int ordinal, int sm)
+  CudaDevice(int ordinal, int major, int minor)
       : ordinal_(ordinal),
-        target_("sm_" + std::to_string(sm)),
+        target_("sm_" + std::to_string(major * 10 + minor)),
+        overlaps_(major >= kOverlapMajor && overlap_wanted()),
         health_("cuda:" + std::to_string(ordinal)) {}
   ~CudaDevice() override {
     stream_.reset();
@@ -30,7 +39,7 @@ class CudaDevice final : public Device {
 
   // Its own pool, so that what it keeps goes with it; its own stream orders allocations and copies.
   Status open() {
-    LMN_ASSIGN_OR_RETURN(stream_, create_cuda_stream(ordinal_, health_));
+    LMN_ASSIGN_OR_RETURN(stream_, create_cuda_stream(ordinal_, health_, overlaps_));
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location.type = cudaMemLocationTypeDevice;
@@ -98,7 +107,7 @@ class CudaDevice final : public Device {
   }
 
   Result<std::unique_ptr<Stream>> create_stream() override {
-    return create_cuda_stream(ordinal_, health_);
+    return create_cuda_stream(ordinal_, health_, overlaps_);
   }
 
   Result<std::byte*> allocate_pinned(size_t bytes) override {
@@ -134,6 +143,7 @@ class CudaDevice final : public Device {
 
   const int ordinal_;
   const std::string target_;
+  const bool overlaps_;
   mutable Health health_;
   std::unique_ptr<Stream> stream_;  // of allocations and of copies that are waited for
   cudaMemPool_t pool_ = nullptr;
@@ -194,7 +204,7 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
                  "newer: use device \"cpu\"",
                  ordinal, major, minor);
   }
-  auto device = std::make_unique<CudaDevice>(ordinal, major * 10 + minor);
+  auto device = std::make_unique<CudaDevice>(ordinal, major, minor);
   {
     const CurrentDevice current(ordinal);
     if (const int32_t failure = find_code(); failure != 0) {

@@ -24,8 +24,8 @@ class CudaRecording final : public Recording {
 
 class CudaStream final : public Stream {
  public:
-  CudaStream(int ordinal, cudaStream_t stream, Health& health)
-      : ordinal_(ordinal), stream_(stream), health_(health) {}
+  CudaStream(int ordinal, cudaStream_t stream, Health& health, bool overlaps)
+      : ordinal_(ordinal), stream_(stream), health_(health), overlaps_(overlaps) {}
   ~CudaStream() override {
     const CurrentDevice current(ordinal_);
     (void)cudaStreamSynchronize(stream_);
@@ -78,6 +78,7 @@ class CudaStream final : public Stream {
   void push_range(const char* name) override { nvtxRangePushA(name); }
   void pop_range() override { nvtxRangePop(); }
 #endif
+  bool overlaps_kernels() const override { return overlaps_; }
   void* handle() override { return stream_; }
   Status launch_error(int32_t failure) override {
     return health_.map(static_cast<cudaError_t>(failure), "starting a kernel");
@@ -94,17 +95,18 @@ class CudaStream final : public Stream {
   const int ordinal_;
   const cudaStream_t stream_;
   Health& health_;
+  const bool overlaps_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health) {
+Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health, bool overlaps) {
   LMN_RETURN_IF_ERROR(health.check());
   const CurrentDevice current(ordinal);
   cudaStream_t stream = nullptr;
   LMN_RETURN_IF_ERROR(
       health.map(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
-  return std::unique_ptr<Stream>(std::make_unique<CudaStream>(ordinal, stream, health));
+  return std::unique_ptr<Stream>(std::make_unique<CudaStream>(ordinal, stream, health, overlaps));
 }
 
 }  // namespace lmn::cuda

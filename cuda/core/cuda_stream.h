@@ -12,8 +12,9 @@
 
 namespace lmn::cuda {
 
-// `health` outlives the stream, as the device does.
-Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health);
+// `health` outlives the stream, as the device does. `overlaps`: a kernel may start while the one
+// before it ends.
+Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health, bool overlaps);
 
 // Makes a device the calling thread's for a scope, and then the one that was.
 class CurrentDevice {

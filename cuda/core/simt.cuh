@@ -63,6 +63,11 @@ struct LaunchShape {
 //   int block_x(), _y(), _z()                             int grid_x(), _y(), _z()
 //   int lane()                    in the warp, 0 to 31    int warp()             in the block
 //
+//   void wait_for_previous()      called by all threads of a block, once, before the first access
+//                                 to global memory but by load_once: where the queue says that
+//                                 kernels overlap, a block may start while the kernel before it in
+//                                 the stream still runs, and sees what that wrote from here on
+//
 //   std::byte* shared_memory()    of the block, aligned to 128 bytes
 //   void sync_block(), sync_warp()
 //

@@ -28,6 +28,15 @@ LMN_DEVICE int grid_z() { return static_cast<int>(gridDim.z); }
 LMN_DEVICE int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
 LMN_DEVICE int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
 
+LMN_DEVICE void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  // The next kernel may take the room that this one leaves: it waits here in turn. A kernel that
+  // has not waited has not ended, so whoever waits for it waits for all before.
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 LMN_DEVICE std::byte* shared_memory() {
   extern __shared__ __align__(128) unsigned char lmn_shared_memory[];
   return reinterpret_cast<std::byte*>(lmn_shared_memory);
@@ -186,11 +195,17 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
                                   static_cast<int>(shape.shared_bytes));
   }
   void* arguments[] = {&params};
-  if (status == cudaSuccess) {
-    status =
-        cudaLaunchKernel(kernel, dim3(shape.x, shape.y, shape.z), dim3(shape.threads), arguments,
-                         shape.shared_bytes, static_cast<cudaStream_t>(queue.stream));
-  }
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(shape.x, shape.y, shape.z);
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(queue.stream);
+  config.attrs = &overlap;
+  config.numAttrs = queue.overlaps ? 1 : 0;
+  if (status == cudaSuccess) status = cudaLaunchKernelExC(&config, kernel, arguments);
   if (status != cudaSuccess) queue.failure = status;
 }
 

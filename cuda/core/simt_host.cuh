@@ -30,6 +30,9 @@ struct Place {
 };
 const Place& place();  // of the running fibre
 std::byte* shared_memory();
+void wait_for_previous();
+// While it is on, the fibre reads global memory by load_once.
+void set_once(bool on);
 void sync_block();
 void sync_warp();
 // Returns once all lanes of the warp have called it; the last of them has run body(lanes), where
@@ -90,6 +93,7 @@ inline int grid_z() { return host::place().grid[2]; }
 inline int lane() { return host::place().thread % kWarp; }
 inline int warp() { return host::place().thread / kWarp; }
 
+inline void wait_for_previous() { host::wait_for_previous(); }
 inline std::byte* shared_memory() { return host::shared_memory(); }
 inline void sync_block() { host::sync_block(); }
 inline void sync_warp() { host::sync_warp(); }
@@ -217,7 +221,10 @@ inline double sine(double v) { return std::sin(v); }
 template <typename T>
 T load_once(const T* from) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-  return *from;
+  host::set_once(true);
+  const T value = *from;
+  host::set_once(false);
+  return value;
 }
 
 template <auto kKernel, typename Params>

@@ -55,6 +55,7 @@ struct Thread {
   lmn::simt::host::Place place;
   Wait wait = Wait::kNothing;
   bool ended = false;
+  bool waited = true;         // for the kernel before
   const char* what = "";      // it waits for
   void* lane_data = nullptr;  // of the collective
   std::vector<std::vector<AsyncCopy>> groups;
@@ -66,8 +67,11 @@ thread_local Execution* running = nullptr;
 
 class Execution {
  public:
-  void run(std::string_view name, const LaunchShape& shape, const std::function<void()>& kernel) {
+  void run(std::string_view name, const LaunchShape& shape, bool overlaps,
+           const std::function<void()>& kernel) {
     name_ = name;
+    overlaps_ = overlaps;
+    once_ = false;
     kernel_ = &kernel;
     shape_ = shape;
     faulted_ = false;
@@ -96,6 +100,9 @@ class Execution {
 
   const lmn::simt::host::Place& place() const { return current_->place; }
   std::byte* shared() const { return shared_; }
+
+  void wait_for_previous() { current_->waited = true; }
+  void set_once(bool on) { once_ = on; }
 
   void sync_block() {
     Thread& self = *current_;
@@ -145,6 +152,8 @@ class Execution {
     const bool in_shared = p >= shared_ && p < shared_ + shape_.shared_bytes;
     if (!in_shared) {
       const Inside inside = guarded_inside(at, bytes);
+      if (inside != Inside::kNotOurs && !current_->waited && !once_)
+        fail(describe(bytes, write) + "of global memory before wait_for_previous");
       if (inside == Inside::kNo) fail(describe(bytes, write) + "outside of every allocation");
       if (inside == Inside::kYes && aligned && reinterpret_cast<uintptr_t>(at) % bytes != 0)
         fail(describe(bytes, write) + "not aligned to its size");
@@ -285,6 +294,9 @@ class Execution {
     if (!thread.open.empty() || !thread.groups.empty())
       self->fail("thread " + std::to_string(thread.place.thread) +
                  " ends before its asynchronous copies");
+    if (!thread.waited)
+      self->fail("thread " + std::to_string(thread.place.thread) +
+                 " ends without wait_for_previous");
     thread.ended = true;
     thread.fibre->suspend(true);
   }
@@ -304,6 +316,7 @@ class Execution {
           {static_cast<int>(shape_.x), static_cast<int>(shape_.y), static_cast<int>(shape_.z)}};
       t.wait = Wait::kNothing;
       t.ended = false;
+      t.waited = !overlaps_;
       t.groups.clear();
       t.open.clear();
       t.fibre->start(enter, this);
@@ -365,6 +378,8 @@ class Execution {
   int block_arrived_ = 0;
   uint32_t time_ = 0, block_serial_ = 0;
   bool faulted_ = false;
+  bool overlaps_ = false;
+  bool once_ = false;  // load_once
 };
 
 Execution& execution() {
@@ -482,6 +497,8 @@ using simt_tests::running;
 
 const Place& place() { return running->place(); }
 std::byte* shared_memory() { return running->shared(); }
+void wait_for_previous() { running->wait_for_previous(); }
+void set_once(bool on) { running->set_once(on); }
 void sync_block() { running->sync_block(); }
 void sync_warp() { running->collective("sync_warp", nullptr, nullptr); }
 void collective(const char* name, void* lane_data, void (*body)(void* const*)) {
@@ -513,9 +530,10 @@ void load_matrix_transposed(void* const* lanes) { simt_tests::load_rows(lanes, t
 
 void launch(ops::LaunchQueue& queue, std::string_view name, const LaunchShape& shape,
             std::function<void()> kernel) {
-  auto work = [name = simt_tests::kernel_name(name), shape, kernel = std::move(kernel)] {
+  auto work = [name = simt_tests::kernel_name(name), shape, overlaps = queue.overlaps,
+               kernel = std::move(kernel)] {
     ++simt_tests::launch_count;
-    simt_tests::execution().run(name, shape, kernel);
+    simt_tests::execution().run(name, shape, overlaps, kernel);
   };
   auto* stream = static_cast<simt_tests::HostStream*>(queue.stream);
   if (stream == nullptr) return work();

@@ -10,6 +10,7 @@
 //   for; shared memory is new, and poisoned, in every block;
 // - accesses beyond shared memory or an allocation of guarded_heap.h, and such that are not aligned
 //   to their size;
+// - where kernels overlap, accesses to global memory before wait_for_previous() but by load_once;
 // - threads that wait for each other in different places, or for threads that have ended.
 // All but the last need the kernel's file compiled with -fsanitize=thread, whose calls hooks.cc
 // answers (no ThreadSanitizer is linked); under AddressSanitizer, that finds what lies beyond.

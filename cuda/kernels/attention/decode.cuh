@@ -75,6 +75,7 @@ struct DecodeBlock {
 template <DType kType, int kWidth>
 LMN_KERNEL(kAttentionThreads, kWidth <= 64 ? 4 : 3)
 void attention_split(Attention a) {
+  simt::wait_for_previous();
   const int head_blocks = (a.group + kDecodeHeads - 1) / kDecodeHeads;
   const int64_t row = a.first_row + simt::block_z();
   const int split = simt::block_x(), kv_head = simt::block_y() / head_blocks;
@@ -179,6 +180,7 @@ void attention_split(Attention a) {
 // Floor: the partial results, once; 128 bytes a warp and split, 32 splits in flight.
 inline constexpr int kMergeThreads = 256;
 LMN_KERNEL(kMergeThreads, 4) void attention_merge(Attention a) {
+  simt::wait_for_previous();
   const int64_t row = a.first_row + simt::block_y(), head = simt::block_x();
   const int position = a.positions[row];
   if (position < kSplit) return;

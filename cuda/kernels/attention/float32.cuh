@@ -72,6 +72,7 @@ LMN_DEVICE void float_split(const Attention& a, FloatShared& shared, const int32
 
 // grid: query heads, rows
 LMN_KERNEL(kAttentionThreads, 4) void attention_float32(Attention a) {
+  simt::wait_for_previous();
   auto& shared = *reinterpret_cast<FloatShared*>(simt::shared_memory());
   const int64_t row = a.first_row + simt::block_y(), head = simt::block_x();
   const int position = a.positions[row], d = a.kv.head_dim;

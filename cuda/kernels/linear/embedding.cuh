@@ -81,6 +81,7 @@ inline constexpr int kEmbeddingThreads = 256;
 template <DType kType>
 LMN_KERNEL(kEmbeddingThreads, 4)
 void embedding(EmbeddingParams p) {
+  simt::wait_for_previous();
   const int64_t row = simt::block_y();
   const int64_t k = int64_t{simt::block_x()} * kEmbeddingThreads + simt::thread_index();
   const int64_t at = p.ids[row] - p.row_begin;

@@ -31,6 +31,7 @@ constexpr uint32_t few_rows_shared(int warps, bool gated) {
 template <class Split>
 LMN_KERNEL(Split::kWarps* simt::kWarp, 1)
 void linear_few_rows(LinearParams p) {
+  simt::wait_for_previous();
   constexpr int kRows = Split::kRows;
   constexpr int kUnit = kRows * kSumStride;  // floats
   const int warp = simt::warp(), warps = simt::block_size() / simt::kWarp;

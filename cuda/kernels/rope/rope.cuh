@@ -23,6 +23,7 @@ inline constexpr int kRopeRows = 16;
 // A thread takes an angle. In double precision: at position 10^6 a float has no digits of the angle
 // left behind the point.
 LMN_KERNEL(kRopeThreads, 4) void rope_table(ops::RopeTableArgs a) {
+  simt::wait_for_previous();
   const int64_t half = a.rot_dim / 2;
   const int64_t at = int64_t{simt::block_x()} * kRopeThreads + simt::thread_index();
   if (at >= a.rows * half) return;
@@ -86,6 +87,7 @@ LMN_DEVICE KvBlock quantize_kv(float v) {
 
 // grid: blocks of rows, heads of q, k and v. Shared memory: float [kRopeRows, head_dim + 1]
 LMN_KERNEL(kRopeThreads, 4) void rope_write(RopeWrite a) {
+  simt::wait_for_previous();
   const int64_t begin = int64_t{simt::block_x()} * kRopeRows;
   const int rows = static_cast<int>(a.rows - begin < kRopeRows ? a.rows - begin : kRopeRows);
   const int d = a.head_dim, pairs = a.rot_dim / 2;

@@ -15,6 +15,7 @@ LMN_DEVICE int64_t element_index() {
 }
 
 LMN_KERNEL(kElementThreads, 4) void silu_mul(ops::SiluMulArgs a) {
+  simt::wait_for_previous();
   const int64_t i = element_index();
   if (i >= a.rows * a.columns) return;
   const int64_t row = i / a.columns, column = i % a.columns;
@@ -22,11 +23,13 @@ LMN_KERNEL(kElementThreads, 4) void silu_mul(ops::SiluMulArgs a) {
 }
 
 LMN_KERNEL(kElementThreads, 4) void residual_add(ops::AddArgs a) {
+  simt::wait_for_previous();
   const int64_t i = element_index();
   if (i < a.rows * a.columns) a.y[i] = a.a[i] + a.b[i];
 }
 
 LMN_KERNEL(kElementThreads, 4) void gather_rows(ops::GatherRowsArgs a) {
+  simt::wait_for_previous();
   const int64_t i = element_index();
   if (i >= a.rows * a.columns) return;
   a.y[i] = a.x[a.indices[i / a.columns] * a.columns + i % a.columns];

@@ -29,6 +29,7 @@ LMN_DEVICE float norm_scale(const float* x, int64_t columns, float eps) {
 }
 
 LMN_KERNEL(kNormThreads, 4) void rms_norm(ops::RmsNormArgs a) {
+  simt::wait_for_previous();
   const int64_t row = simt::block_x();
   const float* x = a.x + row * a.columns;
   float* y = a.y + row * a.columns;
@@ -40,6 +41,7 @@ LMN_KERNEL(kNormThreads, 4) void rms_norm(ops::RmsNormArgs a) {
 template <bool kWide>
 LMN_KERNEL(kNormThreads, 4)
 void rms_norm_quantize(ops::RmsNormQuantizeArgs a) {
+  simt::wait_for_previous();
   const int64_t row = simt::block_x();
   const float* x = a.x + row * a.columns;
   const QuantizedRow<kWide> y(a.y.base, a.columns, row);
@@ -54,6 +56,7 @@ void rms_norm_quantize(ops::RmsNormQuantizeArgs a) {
 template <bool kWide>
 LMN_KERNEL(kNormThreads, 4)
 void quantize(ops::QuantizeArgs a) {
+  simt::wait_for_previous();
   const int64_t per_row = a.columns / 32;
   const int64_t b = int64_t{simt::block_x()} * (kNormThreads / simt::kWarp) + simt::warp();
   if (b >= a.rows * per_row) return;
