@@ -60,7 +60,8 @@ endif()
 # device_tests: plans and engines on that device.
 if(TARGET lmn_engine AND TARGET lmn_models)
   file(GLOB sources CONFIGURE_DEPENDS tests/unit/device/*_test.cc)
-  add_executable(device_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
+  add_executable(device_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources} cpp/capi/placement.cc
+                 cpp/capi/available_memory.cc)
   target_include_directories(device_tests PRIVATE tests/unit tests/unit/device tests/simt)
   set(objects ${lmn_objects})  # one device for its kernels, and those who put the parts together not at all
   list(REMOVE_ITEM objects lmn_cuda lmn_cuda_kernels lmn_capi lmn_server)

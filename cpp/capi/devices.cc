@@ -4,7 +4,6 @@
 #include <charconv>
 #include <string>
 
-#include "capi/available_memory.h"
 #include "cpu/cpu_device.h"
 #if defined(LMN_HAS_CUDA)
 #include "cuda/core/cuda_device.h"
@@ -51,16 +50,6 @@ const char* backends() {
 #else
   return "cpu";
 #endif
-}
-
-Status check_device_fits(Device& device, int64_t bytes, const char* what, const char* remedy) {
-  if (device.is_host()) return check_fits(bytes, what, remedy);
-  LMN_ASSIGN_OR_RETURN(const DeviceMemory memory, device.memory());
-  if (bytes <= memory.free) return device.reserve(static_cast<size_t>(bytes));
-  return error(Code::kOutOfMemory,
-               "%s needs %.1f MiB on device %s, of whose %.1f MiB %.1f are free; %s", what,
-               mebibytes(bytes), device.name().c_str(), mebibytes(memory.total),
-               mebibytes(memory.free), remedy);
 }
 
 }  // namespace lmn::capi

@@ -3,7 +3,6 @@
 // Devices by name: the one place that knows which kinds this library was built with.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -19,8 +18,5 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name);
 
 // Kinds compiled in, separated by commas; static storage.
 const char* backends();
-
-// As check_fits (available_memory.h); of a device that is not the host, whose memory is reserved.
-Status check_device_fits(Device& device, int64_t bytes, const char* what, const char* remedy);
 
 }  // namespace lmn::capi

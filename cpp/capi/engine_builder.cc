@@ -7,17 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "capi/available_memory.h"
 #include "capi/devices.h"
-#include "engine/device_runner.h"
+#include "capi/placement.h"
 #include "engine/kv_cache.h"
 #include "engine/null_runner.h"
-#include "engine/plan_runner.h"
-#include "engine/split_runner.h"
-#include "graph/passes/passes.h"
-#include "graph/split.h"
 #include "models/model.h"
-#include "ops/kernel.h"
 #include "parallel/os_thread.h"
 #include "parallel/thread_team.h"
 #include "plan/plan.h"
@@ -36,7 +30,6 @@ struct KeepAlive {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<Device> device, host;  // host: where some layers are beside the device's
-  std::vector<engine::KvPart> kv_parts;  // empty: all layers on `device`
   std::shared_ptr<memory::Ledger> ledger;
   std::vector<memory::LedgerEntry> entries;
 
@@ -108,136 +101,6 @@ engine::StepLimits step_limits(const models::LanguageModelConfig& config,
   return limits;
 }
 
-// Memory of an engine, in bytes, before any of it is taken.
-struct Need {
-  int64_t weights = 0;
-  int64_t activations = 0;
-  int64_t kv = 0;
-  int64_t kv_tokens = 0;
-  DType kv_dtype = DType::kF16;
-  bool kv_q8_fits = false;  // the model's heads allow kv_type q8_0
-  int32_t sequences = 0;
-
-  Status check(Device& device) const {
-    char what[200];
-    std::snprintf(what, sizeof(what),
-                  "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations for %d "
-                  "sequences, %.1f MiB of KV cache for %lld tokens in %s)",
-                  mebibytes(weights), mebibytes(activations), sequences, mebibytes(kv),
-                  static_cast<long long>(kv_tokens), info(kv_dtype).name.data());
-    return check_device_fits(
-        device, weights + activations + kv, what,
-        kv_dtype == DType::kQ8_0 || !kv_q8_fits
-            ? "lower kv_tokens, context_tokens, max_sequences or prefill_chunk_tokens"
-            : "lower kv_tokens, context_tokens, max_sequences or "
-              "prefill_chunk_tokens, or set kv_type to q8_0");
-  }
-};
-
-// What all plans of an engine are built with.
-struct PlanRecipe {
-  const Model& model;
-  parallel::ThreadTeam& team;
-  const engine::StepLimits& limits;
-  bool precise;
-  const Need& need;  // kv: of all layers
-  int64_t layers;    // of the model
-  Progress& progress;
-};
-
-// `layers`: so many of the model's, whose part of the KV cache the device holds.
-Result<std::unique_ptr<plan::Plan>> build_plan(const PlanRecipe& recipe, graph::Graph graph,
-                                               Device& device, int64_t layers) {
-  graph::PassOptions passes;
-  passes.linear_input_type = [&](DType weight, int64_t columns, bool asked) {
-    return device.kernels().linear_input_type(weight, columns, recipe.precise || asked);
-  };
-  LMN_ASSIGN_OR_RETURN(graph::Graph optimized, graph::optimize(std::move(graph), passes));
-  Need need = recipe.need;
-  if (recipe.layers > 0) need.kv = need.kv / recipe.layers * layers;
-  plan::PlanOptions options;
-  options.max_tokens = recipe.limits.tokens;
-  options.max_outputs = recipe.limits.outputs;
-  options.max_sequences = recipe.limits.sequences;
-  options.max_pages_per_sequence = recipe.limits.table_stride;
-  options.max_context = int64_t{recipe.limits.table_stride} * engine::kKvPageTokens;
-  options.before_allocation = [&](int64_t packed, int64_t arena) {
-    need.weights = packed;
-    need.activations = arena;
-    return need.check(device);
-  };
-  options.before_read = [&](const TensorView&) -> Status {
-    if (recipe.progress.stopped()) return cancelled();
-    return recipe.model.file().check_unchanged();
-  };
-  options.file_use = [&](std::span<const std::byte> bytes, plan::FileUse use) {
-    advise(recipe.model.file(), bytes, use);
-  };
-  options.progress = [&](int64_t done, int64_t total) {
-    (void)recipe.progress.step("packing weights", static_cast<uint64_t>(done),
-                               static_cast<uint64_t>(total));
-  };
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan,
-                       plan::Plan::build(std::move(optimized), device, recipe.team, options));
-  if (recipe.progress.stopped()) return cancelled();
-  return plan;
-}
-
-// The last `layers` layers and the output on the device, the others on the host. *fits: the
-// device's part did.
-Result<std::unique_ptr<engine::StepRunner>> build_split(const PlanRecipe& recipe,
-                                                        const graph::Graph& graph, int64_t layers,
-                                                        KeepAlive& keep, bool* fits) {
-  const int64_t head = recipe.layers - layers;
-  const graph::NodeId begin = graph::find_node(graph, "blk." + std::to_string(head) + ".");
-  LMN_ASSIGN_OR_RETURN(graph::SplitGraph parts, graph::split(graph, begin));
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> tail,
-                       build_plan(recipe, std::move(parts.second), *keep.device, layers));
-  *fits = true;
-  LMN_ASSIGN_OR_RETURN(keep.host, open_device("cpu"));
-  engine::SplitParts split;
-  LMN_ASSIGN_OR_RETURN(split.head, build_plan(recipe, std::move(parts.first), *keep.host, head));
-  for (const plan::Plan* plan : {split.head.get(), tail.get()}) {
-    keep.record(memory::Owner::kPackedWeights, plan->packed_bytes());
-    keep.record(memory::Owner::kArena, plan->arena_bytes());
-  }
-  for (const std::string& name : parts.crossing) {
-    split.crossing.push_back({name, tail->input<float>(name), tail->columns(name)});
-  }
-  LMN_ASSIGN_OR_RETURN(split.tail, engine::make_device_runner(std::move(tail), recipe.limits));
-  keep.kv_parts = {{keep.host.get(), static_cast<int32_t>(head)},
-                   {keep.device.get(), static_cast<int32_t>(layers)}};
-  return engine::make_split_runner(std::move(split));
-}
-
-Result<std::unique_ptr<engine::StepRunner>> build_whole(const PlanRecipe& recipe,
-                                                        graph::Graph graph, KeepAlive& keep) {
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<plan::Plan> plan,
-                       build_plan(recipe, std::move(graph), *keep.device, recipe.layers));
-  keep.record(memory::Owner::kPackedWeights, plan->packed_bytes());
-  keep.record(memory::Owner::kArena, plan->arena_bytes());
-  if (keep.device->is_host()) return engine::make_plan_runner(std::move(plan), recipe.limits);
-  LMN_ASSIGN_OR_RETURN(std::unique_ptr<engine::StepRunner> runner,
-                       engine::make_device_runner(std::move(plan), recipe.limits));
-  return runner;
-}
-
-// As much on the device as its memory takes, layer by layer from the last: a plan that does not fit
-// is refused before anything of it is read. The error is that of the whole model.
-Result<std::unique_ptr<engine::StepRunner>> place_layers(const PlanRecipe& recipe,
-                                                         graph::Graph graph, KeepAlive& keep) {
-  if (keep.device->is_host()) return build_whole(recipe, std::move(graph), keep);
-  Result<std::unique_ptr<engine::StepRunner>> whole = build_whole(recipe, graph, keep);
-  if (whole.ok() || whole.status().code() != Code::kOutOfMemory) return whole;
-  for (int64_t layers = recipe.layers - 1; layers > 0; --layers) {
-    bool fits = false;
-    Result<std::unique_ptr<engine::StepRunner>> split =
-        build_split(recipe, graph, layers, keep, &fits);
-    if (fits || split.status().code() != Code::kOutOfMemory) return split;
-  }
-  return whole;
-}
-
 // A null model has no graph, and of its configuration what an engine asks for.
 Result<models::LanguageModel> build_language_model(const Model& model) {
   if (!model.null_model().has_value()) return models::build(model.file(), model.file().owner());
@@ -247,21 +110,36 @@ Result<models::LanguageModel> build_language_model(const Model& model) {
   return language;
 }
 
-Result<std::unique_ptr<engine::StepRunner>> build_runner(const Model& model,
-                                                         models::LanguageModel language,
-                                                         parallel::ThreadTeam& team,
-                                                         const engine::StepLimits& limits,
-                                                         bool precise, Need need, KeepAlive& keep,
-                                                         Progress& progress) {
-  if (const std::optional<NullModel>& null_model = model.null_model(); null_model.has_value()) {
-    need.activations = engine::null_runner_bytes(limits);
-    LMN_RETURN_IF_ERROR(need.check(*keep.device));
-    keep.record(memory::Owner::kArena, need.activations);
-    return engine::make_null_runner(
-        {limits, null_model->step_ns, null_model->token_ns, null_model->likeliest_token()});
-  }
-  const PlanRecipe recipe{model, team, limits, precise, need, language.config.layers, progress};
-  return place_layers(recipe, std::move(language.graph), keep);
+Result<PlacedModel> place_null_model(const NullModel& model, const engine::StepLimits& limits,
+                                     MemoryNeed need, Device& device) {
+  PlacedModel out;
+  need.activations = out.arena_bytes = engine::null_runner_bytes(limits);
+  LMN_RETURN_IF_ERROR(need.check(device));
+  LMN_ASSIGN_OR_RETURN(out.runner, engine::make_null_runner({limits, model.step_ns, model.token_ns,
+                                                             model.likeliest_token()}));
+  return out;
+}
+
+PlanRecipe recipe_of(const Model& model, parallel::ThreadTeam& team,
+                     const engine::StepLimits& limits, bool precise, const MemoryNeed& need,
+                     int64_t layers, Progress& progress) {
+  PlanRecipe recipe{team, limits, precise, need, layers, {}, {}, {}, {}, {}};
+  recipe.check_stopped = [&progress]() -> Status {
+    return progress.stopped() ? cancelled() : Status();
+  };
+  recipe.before_read = [&model, &progress](const TensorView&) -> Status {
+    if (progress.stopped()) return cancelled();
+    return model.file().check_unchanged();
+  };
+  recipe.file_use = [&model](std::span<const std::byte> bytes, plan::FileUse use) {
+    advise(model.file(), bytes, use);
+  };
+  recipe.progress = [&progress](int64_t done, int64_t total) {
+    (void)progress.step("packing weights", static_cast<uint64_t>(done),
+                        static_cast<uint64_t>(total));
+  };
+  recipe.open_host = [] { return open_device("cpu"); };
+  return recipe;
 }
 
 }  // namespace
@@ -303,14 +181,26 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   const engine::KvShape kv_shape = {static_cast<int32_t>(language.config.layers),
                                     static_cast<int32_t>(language.config.kv_heads),
                                     static_cast<int32_t>(language.config.head_dim)};
-  Need need;
+  MemoryNeed need;
   need.sequences = sequences;
   need.kv_tokens = how.kv_tokens == 0 ? how.context_tokens : how.kv_tokens;
   need.kv_dtype = how.kv_dtype;
   need.kv_q8_fits = kv_shape.head_dim % 32 == 0;
   LMN_ASSIGN_OR_RETURN(need.kv, engine::kv_bytes(kv_shape, how.kv_dtype, need.kv_tokens));
-  LMN_ASSIGN_OR_RETURN(parts.runner, build_runner(*model, std::move(language), *parts.team, limits,
-                                                  precise, need, *keep, progress));
+  PlacedModel placed;
+  if (const std::optional<NullModel>& null_model = model->null_model(); null_model.has_value()) {
+    LMN_ASSIGN_OR_RETURN(placed, place_null_model(*null_model, limits, need, *keep->device));
+  } else {
+    const PlanRecipe recipe =
+        recipe_of(*model, *parts.team, limits, precise, need, language.config.layers, progress);
+    LMN_ASSIGN_OR_RETURN(placed, place_model(recipe, language.graph, *keep->device));
+    keep->record(memory::Owner::kPackedWeights, placed.packed_bytes);
+  }
+  keep->record(memory::Owner::kArena, placed.arena_bytes);
+  keep->host = std::move(placed.host);
+  parts.runner = std::move(placed.runner);
+  parts.kv_parts = std::move(placed.kv_parts);
+  language.graph = {};  // what it holds of the file
 
   BuiltEngine built;
   tokenizer_task.join();
@@ -322,8 +212,6 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   } else {  // the engine still takes token ids
     built.tokenizer_error = std::move(tokenizer).status();
   }
-  parts.kv_parts = keep->kv_parts;
-  if (parts.kv_parts.empty()) parts.kv_parts = {{keep->device.get(), kv_shape.layers}};
   parts.tokenizer = built.tokenizer.get();
   parts.ledger = keep->ledger;
   built.ledger = keep->ledger;
