@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/attention/decode.cuh"
 #include "cuda/kernels/attention/float32.cuh"
+#include "cuda/kernels/attention/prefill.cuh"
 #include "cuda/kernels/launchers.h"
 
 namespace lmn::cuda {
@@ -47,17 +48,43 @@ void decode(Attention a, int64_t begin, int64_t end, ops::LaunchQueue& queue) {
   }
 }
 
+// Rows from `begin` on.
 template <DType kType, int kWidth>
-void half(const Attention& a, ops::LaunchQueue& queue) {
-  decode<kType, kWidth>(a, 0, a.rows, queue);
+void prefill(Attention a, int64_t begin, ops::LaunchQueue& queue) {
+  const int64_t heads = std::min(a.group, kPrefillRows);
+  a.first_row = begin;
+  simt::LaunchShape shape;
+  shape.x = blocks(simt::div_up(a.rows - begin, kPrefillRows / heads));
+  shape.y = static_cast<uint32_t>(a.kv.kv_heads * simt::div_up(a.group, heads));
+  shape.z = kWidth / kOutputs<kWidth>;
+  shape.threads = kAttentionThreads;
+  shape.shared_bytes = kPrefillShared<kType, kWidth>;
+  simt::launch<attention_rows<kType, kWidth>>(queue, shape, a);
+}
+
+// A few rows over a long context are better split along it. 64 rows of a KV head take a split in
+// about 3 us of a multiprocessor; one row, 64 KB from the L2 cache, 12 ns of all.
+constexpr int64_t kFewRows = 128;    // times KV heads
+constexpr int64_t kLongContext = 4;  // splits
+
+template <DType kType, int kWidth>
+void half(const Attention& a, int64_t single_rows, ops::LaunchQueue& queue) {
+  const int64_t others = a.rows - single_rows;
+  const bool few = a.splits >= kLongContext && others * a.kv.kv_heads <= kFewRows;
+  // Without room for a row's partial results there is the kernel that leaves none.
+  const bool room = row_bytes(a.splits, a.heads, a.kv.head_dim) <= queue.workspace_bytes;
+  const int64_t split_rows = !room ? 0 : few ? a.rows : single_rows;
+  decode<kType, kWidth>(a, 0, split_rows, queue);
+  prefill<kType, kWidth>(a, split_rows, queue);
 }
 
 template <DType kType>
 void half_of_type(const Attention& a, ops::LaunchQueue& queue) {
-  if (a.kv.head_dim <= 64) return half<kType, 64>(a, queue);
-  if (a.kv.head_dim <= 96) return half<kType, 96>(a, queue);
-  if (a.kv.head_dim <= 128) return half<kType, 128>(a, queue);
-  half<kType, 256>(a, queue);
+  const int64_t single = std::clamp<int64_t>(queue.single_rows, 0, a.rows);
+  if (a.kv.head_dim <= 64) return half<kType, 64>(a, single, queue);
+  if (a.kv.head_dim <= 96) return half<kType, 96>(a, single, queue);
+  if (a.kv.head_dim <= 128) return half<kType, 128>(a, single, queue);
+  half<kType, 256>(a, single, queue);
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ template <DType kType, int kWidth>
 inline constexpr uint32_t kDecodeShared =
     kTileBytes<kWidth>*(kDecodeApart<kWidth> ? 2 : 1) + kDecodeHeads*(kWidth + kSplit) * 2 +
     kAttentionWarps* kDecodeHeads * 4 +
-    (kType == DType::kQ8_0 ? 2 * QuantizedTile<kWidth, true>::kScaleBytes : 0);
+    (kType == DType::kQ8_0
+         ? QuantizedTile<kWidth, true>::kScaleBytes * (kDecodeApart<kWidth> ? 2 : 1)
+         : 0);
 
 // S and P of a block, whose tiles are filled between.
 template <int kWidth>
@@ -53,16 +55,19 @@ struct DecodeBlock {
     float m[2];
     row_max(m, s);
     if (simt::lane() % 4 != 0) return;
+    LMN_UNROLL
     for (int half = 0; half < 2; ++half)
       largest[simt::warp() * kDecodeHeads + simt::lane() / 4 + 8 * half] = m[half];
   }
   // m of rows g and g + 8, and P in shared memory; a barrier lies between this and score().
   LMN_DEVICE void weigh(float (&m)[2]) {
+    LMN_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = simt::lane() / 4 + 8 * half;
       m[half] = largest[row];
       for (int w = 1; w < kAttentionWarps; ++w)
         m[half] = larger(m[half], largest[w * kDecodeHeads + row]);
+      LMN_UNROLL
       for (int n = 0; n < 4; ++n) {
         *reinterpret_cast<uint32_t*>(chunk_at<kSplitChunks>(p, row, simt::warp() * 4 + n) +
                                      simt::lane() % 4 * 4) = weights(s[n], half, m[half]);
@@ -102,19 +107,21 @@ void attention_split(Attention a) {
   if constexpr (kType == DType::kQ8_0) {
     constexpr int kScaleBytes = QuantizedTile<kWidth, true>::kScaleBytes;
     QuantizedTile<kWidth, true> keys(a, kv, pages, split, block.scales);
-    QuantizedTile<kWidth, false> values(a, kv, pages, split, block.scales + kScaleBytes);
-    keys.bring_scales();
-    values.bring_scales();
-    simt::copy_commit();
-    keys.load(0);
-    if constexpr (kDecodeApart<kWidth>) values.load(0);
-    query();
-    simt::copy_wait<0>();
-    simt::sync_block();
-    keys.store(0, block.keys);
-    if constexpr (!kDecodeApart<kWidth>) {
-      keys.load(1);
-      keys.store(1, block.keys);
+    QuantizedTile<kWidth, false> values(a, kv, pages, split,
+                                        block.scales + (kDecodeApart<kWidth> ? kScaleBytes : 0));
+    if constexpr (kDecodeApart<kWidth>) {
+      keys.bring_scales();
+      values.bring_scales();
+      simt::copy_commit();
+      keys.load(0);
+      values.load(0);
+      query();
+      simt::copy_wait<0>();
+      simt::sync_block();
+      keys.store(0, block.keys);
+    } else {
+      query();
+      keys.bring(block.keys);
     }
     simt::sync_block();
     block.score(limit);
@@ -154,6 +161,7 @@ void attention_split(Attention a) {
 
   const bool alone = position < kSplit;
   const int64_t at = (int64_t{simt::block_z()} * a.splits + split) * a.heads + head;
+  LMN_UNROLL
   for (int half = 0; half < 2; ++half) {
     const int i = simt::lane() / 4 + 8 * half;
     if (i >= heads) continue;
@@ -161,6 +169,7 @@ void attention_split(Attention a) {
     if (!alone && simt::thread_index() % 4 == 0 && simt::warp() == 0)
       a.sums[at + i] = {m[half], sum};
     float* out = alone ? y + i * d : a.outputs + (at + i) * d;
+    LMN_UNROLL
     for (int n = 0; n < kTiles; ++n) {
       const int column = (simt::warp() * kTiles + n) * 8 + simt::lane() % 4 * 2;
       if (column >= d) continue;

@@ -16,10 +16,9 @@ namespace lmn::cuda {
 // One KV head of a sequence up to position `last`.
 struct KvHead {
   const int32_t* pages;
-  int64_t head;
-  int last;
+  int head, last;
 
-  LMN_DEVICE KvHead(const Attention& a, int64_t sequence, int64_t kv_head, int last_position)
+  LMN_DEVICE KvHead(const Attention& a, int64_t sequence, int kv_head, int last_position)
       : pages(a.block_tables + sequence * a.table_stride), head(kv_head), last(last_position) {}
   LMN_DEVICE int quarters(int split) const { return quarters_of(last - split * kSplit); }
 };
@@ -65,9 +64,10 @@ LMN_DEVICE void bring_keys(const Attention& a, const KvHead& kv, const SplitPage
   }
 }
 
+// kWidth dimensions from `first` on.
 template <int kWidth>
 LMN_DEVICE void bring_values(const Attention& a, const KvHead& kv, const SplitPages& pages,
-                             int split, std::byte* tile) {
+                             int split, std::byte* tile, int first = 0) {
   constexpr int kChunks = kWidth / 8;
   const int64_t pitch = int64_t{a.kv.head_dim} * 2;
   const int quarters = kv.quarters(split);
@@ -77,29 +77,30 @@ LMN_DEVICE void bring_values(const Attention& a, const KvHead& kv, const SplitPa
     const TokenPlace place(a, kv, pages, token);
     if (token / kQuarter >= quarters) continue;
     const std::byte* from =
-        a.kv.v + (place.tile * a.kv.page_tokens + place.token) * pitch + chunk * 16;
+        a.kv.v + (place.tile * a.kv.page_tokens + place.token) * pitch + first * 2 + chunk * 16;
     simt::copy_async(chunk_at<kChunks>(tile, token, chunk), from,
-                     split * kSplit + token <= kv.last && chunk * 8 < a.kv.head_dim);
+                     split * kSplit + token <= kv.last && first + chunk * 8 < a.kv.head_dim);
   }
 }
 
-// The same in q8_0, of keys or of values. A thread loads 16 bytes of kLoads rows at a time, kBatch
-// of them at once.
-template <int kWidth, bool kKeys>
+// The same in q8_0, of keys or of values, kWidth dimensions from `first` on. A thread loads kLoads
+// times 16 bytes, as many as a token has, kBatch of them at once.
+template <int kWidth, bool kKeys, int kAtOnce = 8>
 class QuantizedTile {
  public:
   static constexpr int kLoads = kWidth / 16;
-  static constexpr int kBatch = kLoads > 8 ? 8 : kLoads;
+  static constexpr int kBatch = kLoads > kAtOnce ? kAtOnce : kLoads;
   static constexpr int kScaleBytes = kWidth / 32 * kSplit * 2;
 
   LMN_DEVICE QuantizedTile(const Attention& a, const KvHead& kv, const SplitPages& pages, int split,
-                           std::byte* scales)
+                           std::byte* scales, int first = 0)
       : a_(a),
         kv_(kv),
         pages_(pages),
         begin_(split * kSplit),
         quarters_(kv.quarters(split)),
-        scales_(scales) {}
+        scales_(scales),
+        first_(first) {}
 
   // float16 [kWidth / 32, kSplit], to be waited for.
   LMN_DEVICE void bring_scales() const {
@@ -110,22 +111,25 @@ class QuantizedTile {
     for (int block = simt::thread_index() / kSplitChunks; block < kWidth / 32;
          block += kAttentionThreads / kSplitChunks) {
       simt::copy_async(scales_ + (block * kSplitChunks + chunk) * 16,
-                       from + int64_t{block} * a_.kv.page_tokens * 2,
-                       begin_ + chunk * 8 <= kv_.last && block * 32 < a_.kv.head_dim);
+                       from + int64_t{first_ / 32 + block} * a_.kv.page_tokens * 2,
+                       begin_ + chunk * 8 <= kv_.last && first_ + block * 32 < a_.kv.head_dim);
     }
   }
   LMN_DEVICE void load(int batch) {
+    LMN_UNROLL
     for (int i = 0; i < kBatch; ++i) {
       const Piece piece = piece_of(batch * kBatch + i);
       const TokenPlace place(a_, kv_, pages_, piece.token);
-      const std::byte* from = tile_at(place) + (kKeys ? piece.d * a_.kv.page_tokens + place.token
-                                                      : place.token * a_.kv.head_dim + piece.d);
+      const int d = first_ + piece.d;
+      const std::byte* from = tile_at(place) + (kKeys ? d * a_.kv.page_tokens + place.token
+                                                      : place.token * a_.kv.head_dim + d);
       raw_[i] = {0, 0, 0, 0};
-      if (begin_ + piece.token <= kv_.last && piece.d < a_.kv.head_dim)
+      if (begin_ + piece.token <= kv_.last && d < a_.kv.head_dim)
         raw_[i] = *reinterpret_cast<const simt::U32x4*>(from);
     }
   }
   LMN_DEVICE void store(int batch, std::byte* tile) const {
+    LMN_UNROLL
     for (int i = 0; i < kBatch; ++i) {
       const Piece piece = piece_of(batch * kBatch + i);
       if (piece.token / kQuarter >= quarters_) continue;
@@ -135,6 +139,7 @@ class QuantizedTile {
       const bool there = begin_ + piece.token <= kv_.last;  // else its scale may be anything
       const uint32_t own = kKeys || !there ? 0 : scales[0] >> piece.token % 2 * 16 & 0xFFFF;
       uint32_t out[8];
+      LMN_UNROLL
       for (int pair = 0; pair < 8; ++pair) {
         const uint32_t both = kKeys ? scales[pair] : own | own << 16;
         const uint32_t bytes = words[pair / 2] >> pair % 2 * 16;
@@ -149,12 +154,22 @@ class QuantizedTile {
       }
     }
   }
-  // All of it; the scales are there.
-  LMN_DEVICE void bring(std::byte* tile) {
-    for (int batch = 0; batch < kLoads / kBatch; ++batch) {
+  // Batches behind the first.
+  LMN_DEVICE void rest(std::byte* tile) {
+    for (int batch = 1; batch < kLoads / kBatch; ++batch) {
       load(batch);
       store(batch, tile);
     }
+  }
+  // All of it, with its scales; the block waits in here.
+  LMN_DEVICE void bring(std::byte* tile) {
+    bring_scales();
+    simt::copy_commit();
+    load(0);
+    simt::copy_wait<0>();
+    simt::sync_block();
+    store(0, tile);
+    rest(tile);
   }
 
  private:
@@ -181,6 +196,7 @@ class QuantizedTile {
   const SplitPages& pages_;
   int begin_, quarters_;
   std::byte* scales_;
+  int first_;
   simt::U32x4 raw_[kBatch];
 };
 

@@ -94,11 +94,13 @@ LMN_DEVICE int quarters_of(int limit) { return limit < kSplit ? limit / kQuarter
 template <int kWidth, int kTiles>
 LMN_DEVICE void scores(float (&s)[kTiles][4], std::byte* q, int row, std::byte* keys, int quarter,
                        int count) {
+  LMN_UNROLL
   for (int n = 0; n < kTiles; ++n) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
   for (int step = 0; step < kWidth / 16; step += 2) {
     uint32_t first[4], second[4];
     load_rows<kWidth / 8>(first, q, row, step);
     load_rows<kWidth / 8>(second, q, row, step + 1);
+    LMN_UNROLL
     for (int n = 0; n < kTiles; ++n) {
       if (n / 4 >= count) break;
       const TwoSteps k = load_columns<kSplitChunks>(keys, step * 16, quarter * 4 + n);
@@ -113,7 +115,9 @@ LMN_DEVICE void scores(float (&s)[kTiles][4], std::byte* q, int row, std::byte* 
 template <int kTiles>
 LMN_DEVICE void mask(float (&s)[kTiles][4], int first_column, const int (&limit)[2]) {
   const float none = simt::float_of_bits(kMinusInfinity);
+  LMN_UNROLL
   for (int n = 0; n < kTiles; ++n) {
+    LMN_UNROLL
     for (int i = 0; i < 4; ++i) {
       if (first_column + 8 * n + i % 2 > limit[i / 2]) s[n][i] = none;
     }
@@ -123,9 +127,12 @@ LMN_DEVICE void mask(float (&s)[kTiles][4], int first_column, const int (&limit)
 // Of rows g and g + 8, over the warp's columns.
 template <int kTiles>
 LMN_DEVICE void row_max(float (&m)[2], const float (&s)[kTiles][4]) {
+  LMN_UNROLL
   for (int half = 0; half < 2; ++half) {
     float largest = s[0][2 * half];
+    LMN_UNROLL
     for (int n = 0; n < kTiles; ++n) {
+      LMN_UNROLL
       for (int i = 0; i < 2; ++i)
         largest = s[n][2 * half + i] > largest ? s[n][2 * half + i] : largest;
     }
@@ -147,6 +154,7 @@ LMN_DEVICE uint32_t weights(const float (&s)[4], int half, float m) {
 LMN_DEVICE simt::F32x2 weight_sums(const uint32_t (&p)[8][4], int quarters) {
   const uint32_t ones[2] = {kTwoOnes, kTwoOnes};
   float l[4] = {0, 0, 0, 0};
+  LMN_UNROLL
   for (int step = 0; step < 8 && step < 2 * quarters; ++step) simt::mma_f16(l, p[step], ones);
   return {l[0], l[2]};
 }
@@ -155,8 +163,11 @@ LMN_DEVICE simt::F32x2 weight_sums(const uint32_t (&p)[8][4], int quarters) {
 template <int kWidth, int kTiles>
 LMN_DEVICE void weighted_values(float (&o)[kTiles][4], const uint32_t (&p)[8][4], std::byte* values,
                                 int chunk, int quarters) {
+  LMN_UNROLL
   for (int n = 0; n < kTiles; ++n) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;
+  LMN_UNROLL
   for (int step = 0; step < 8 && step < 2 * quarters; step += 2) {
+    LMN_UNROLL
     for (int n = 0; n < kTiles; ++n) {
       const TwoSteps v = load_columns<kWidth / 8>(values, step * 16, chunk + n);
       simt::mma_f16(o[n], p[step], v.first);
