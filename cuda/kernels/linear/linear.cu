@@ -23,10 +23,18 @@ ActivationRows activations(const ops::LinearArgs& a) {
           reinterpret_cast<uintptr_t>(a.x.base) % 16 == 0 && w.columns % unit == 0};
 }
 
+// Where few_rows.cuh would read weights, from the cache, more often than arithmetic on a tile of 64
+// rows takes.
+constexpr int64_t kFewRows = 32;
+
 void launch_segment(DType weight, DType input, const LinearParams& p, ops::LaunchQueue& queue) {
-  if (input == DType::kF32) return launch_few_rows_float(weight, p, queue);
-  if (input == DType::kQA16) return launch_few_rows_qa16(weight, p, queue);
-  launch_few_rows_qa8(weight, p, queue);
+  const bool few = p.rows <= kFewRows;
+  if (input == DType::kQA16)
+    return few ? launch_few_rows_qa16(weight, p, queue) : launch_tiles_qa16(weight, p, queue);
+  if (input == DType::kQA8)
+    return few ? launch_few_rows_qa8(weight, p, queue) : launch_tiles_qa8(weight, p, queue);
+  if (few || weight == DType::kF32) return launch_few_rows_float(weight, p, queue);
+  launch_tiles_half(weight, p, queue);
 }
 
 }  // namespace

@@ -28,18 +28,20 @@ struct ActivationRows {
 };
 
 // One step of kRows rows in shared memory: integers as in memory, rows kStride apart, so that the
-// 8-byte (or 4-byte) loads of a fragment meet every bank once; then scales [row][4 blocks], then
+// 8-byte (or 4-byte) loads of a fragment meet every bank once. And scales [row][4 blocks], then
 // sums.
 template <bool kWide, int kRows>
 struct ActivationStep {
   static constexpr int kQuantBytes = kStep * (kWide ? 2 : 1);
   static constexpr int kStride = kQuantBytes + (kWide ? 32 : 16);
-  static constexpr int kBytes = kRows * (kStride + 2 * kStepBlocks * 4);
+  static constexpr int kIntegerBytes = kRows * kStride;
+  static constexpr int kScaleBytes = kRows * 2 * kStepBlocks * 4;
+  static constexpr int kBytes = kIntegerBytes + kScaleBytes;
 
   // By `threads` threads of which this is `thread`; complete after copy_commit, copy_wait and a
   // barrier. Rows from `valid` on, and columns past the last, are zeros.
-  LMN_DEVICE static void copy(std::byte* to, const ActivationRows& x, int64_t row0, int valid,
-                              int64_t step, int thread, int threads) {
+  LMN_DEVICE static void copy(std::byte* to, std::byte* scales, const ActivationRows& x,
+                              int64_t row0, int valid, int64_t step, int thread, int threads) {
     constexpr int kQuantChunks = kQuantBytes / 16;
     constexpr int kChunks = kQuantChunks + 2;
     const int64_t quants_end = x.columns * (kWide ? 2 : 1);
@@ -55,7 +57,7 @@ struct ActivationStep {
         end = quants_end;
       } else {
         const int which = chunk - kQuantChunks;
-        at = to + kRows * kStride + (which * kRows + row) * 16;
+        at = scales + (which * kRows + row) * 16;
         begin = quants_end + which * scales_size + step * 16;
         end = quants_end + (which + 1) * scales_size;
       }
@@ -91,11 +93,11 @@ struct ActivationStep {
     }
   }
 
-  LMN_DEVICE static float scale(const std::byte* at, int row, int b) {
-    return reinterpret_cast<const float*>(at + kRows * kStride)[row * kStepBlocks + b];
+  LMN_DEVICE static float scale(const std::byte* scales, int row, int b) {
+    return reinterpret_cast<const float*>(scales)[row * kStepBlocks + b];
   }
-  LMN_DEVICE static const float* sums(const std::byte* at) {
-    return reinterpret_cast<const float*>(at + kRows * (kStride + kStepBlocks * 4));
+  LMN_DEVICE static const float* sums(const std::byte* scales) {
+    return reinterpret_cast<const float*>(scales + kRows * kStepBlocks * 4);
   }
 };
 
@@ -129,8 +131,8 @@ LMN_DEVICE void dots(const uint32_t (&a)[4], const uint32_t (&low)[2], const uin
 // A step of one row: all lanes of a fragment's row have the same products, and each keeps those of
 // its own channel.
 template <DType kType, bool kWide>
-LMN_DEVICE void multiply_row(const StepWeights<kType, 1>& w, const std::byte* x, float* t,
-                             float* m) {
+LMN_DEVICE void multiply_row(const StepWeights<kType, 1>& w, const std::byte* x,
+                             const std::byte* scales, float* t, float* m) {
   using X = ActivationStep<kWide, 1>;
   using W = StepWeights<kType, 1>;
   const int place = simt::lane() % 4;
@@ -146,17 +148,17 @@ LMN_DEVICE void multiply_row(const StepWeights<kType, 1>& w, const std::byte* x,
       dots<kType, kWide>(a[1], low, high, h, second);
       const int even = place / 2 == 0 ? first[0] : second[0];
       const int odd = place / 2 == 0 ? first[2] : second[2];
-      *t = w.weighted(0, b, h, place % 2 == 0 ? even : odd, X::scale(x, 0, b), *t);
+      *t = w.weighted(0, b, h, place % 2 == 0 ? even : odd, X::scale(scales, 0, b), *t);
     }
-    if constexpr (W::kHasMin) *m = simt::fma(w.minimum(0, b), X::sums(x)[b], *m);
+    if constexpr (W::kHasMin) *m = simt::fma(w.minimum(0, b), X::sums(scales)[b], *m);
   }
 }
 
 // A step of tiles of 8 rows, from row0 on, of kRows. t[n][m][i] is d[i] of the fragment of channels
 // 16m to 16m + 15 and rows 8n to 8n + 7 behind row0.
 template <DType kType, bool kWide, int kRows, int kTiles>
-LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* x, int row0,
-                               float (&t)[kTiles][2][4]) {
+LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* x,
+                               const std::byte* scales, int row0, float (&t)[kTiles][2][4]) {
   using X = ActivationStep<kWide, kRows>;
   using W = StepWeights<kType, 4>;
   const int column = row0 + simt::lane() % 4 * 2;  // of d[0]
@@ -168,7 +170,8 @@ LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* 
     for (int n = 0; n < kTiles; ++n) {
       uint32_t low[2], high[2];
       X::fragments(x, row0 + n * 8, b, low, high);
-      const float scales[2] = {X::scale(x, column + n * 8, b), X::scale(x, column + n * 8 + 1, b)};
+      const float x_scales[2] = {X::scale(scales, column + n * 8, b),
+                                 X::scale(scales, column + n * 8 + 1, b)};
       LMN_UNROLL
       for (int m = 0; m < 2; ++m) {
         LMN_UNROLL
@@ -177,7 +180,7 @@ LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* 
           dots<kType, kWide>(a[m], low, high, h, dot);
           LMN_UNROLL
           for (int i = 0; i < 4; ++i) {
-            t[n][m][i] = w.weighted(2 * m + i / 2, b, h, dot[i], scales[i % 2], t[n][m][i]);
+            t[n][m][i] = w.weighted(2 * m + i / 2, b, h, dot[i], x_scales[i % 2], t[n][m][i]);
           }
         }
       }

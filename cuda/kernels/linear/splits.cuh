@@ -62,7 +62,9 @@ struct QuantizedSplit {
                         std::byte* shared) {
     const int valid = rows_from(p, row0, kRows);
     for (int s = 0; s < steps(p, split); ++s) {
-      X::copy(shared + s * X::kBytes, p.x, row0, valid, split * 2 + s, simt::lane(), simt::kWarp);
+      std::byte* to = shared + s * X::kBytes;
+      X::copy(to, to + X::kIntegerBytes, p.x, row0, valid, split * 2 + s, simt::lane(),
+              simt::kWarp);
     }
     simt::copy_commit();
     load_step(p, panel, split, 0);
@@ -111,11 +113,12 @@ struct QuantizedSplit {
   }
   LMN_DEVICE static void multiply(const W& w, const std::byte* x, float (&t)[1][2][4],
                                   float (&m)[2][4]) {
+    const std::byte* scales = x + X::kIntegerBytes;
     if constexpr (kRows == 1) {
-      multiply_row<kType, kWide>(w, x, &t[0][0][0], &m[0][0]);
+      multiply_row<kType, kWide>(w, x, scales, &t[0][0][0], &m[0][0]);
     } else {
-      multiply_tiles<kType, kWide, kRows, 1>(w, x, 0, t);
-      if constexpr (W::kHasMin) multiply_minimums<kType>(w, X::sums(x), 0, m);
+      multiply_tiles<kType, kWide, kRows, 1>(w, x, scales, 0, t);
+      if constexpr (W::kHasMin) multiply_minimums<kType>(w, X::sums(scales), 0, m);
     }
   }
 };
