@@ -154,22 +154,17 @@ class QuantizedTile {
       }
     }
   }
-  // Batches behind the first.
-  LMN_DEVICE void rest(std::byte* tile) {
-    for (int batch = 1; batch < kLoads / kBatch; ++batch) {
-      load(batch);
-      store(batch, tile);
-    }
-  }
   // All of it, with its scales; the block waits in here.
   LMN_DEVICE void bring(std::byte* tile) {
     bring_scales();
     simt::copy_commit();
-    load(0);
     simt::copy_wait<0>();
     simt::sync_block();
-    store(0, tile);
-    rest(tile);
+    LMN_ROLL
+    for (int batch = 0; batch < kLoads / kBatch; ++batch) {
+      load(batch);
+      store(batch, tile);
+    }
   }
 
  private:

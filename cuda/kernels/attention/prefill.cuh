@@ -134,6 +134,7 @@ void attention_rows(Attention a) {
   std::byte* q = values + kTileBytes<kWidth>;
   [[maybe_unused]] std::byte* scales = q + kPrefillRows * kWidth * 2;
   const PrefillBlock block(a);
+  simt::wait_for_previous();
   const int first = simt::warp() * kWarpRows;
   for (int i = first; i < first + kWarpRows; ++i) {
     const float* from =
