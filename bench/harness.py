@@ -37,7 +37,7 @@ class Context:
         self.quick = args.quick
         self.threads = args.threads or len(os.sched_getaffinity(0))
         self.model_given = args.model is not None
-        self.model = str(lmnative.Model(args.model or DEFAULT_MODEL).path)
+        self.model = str(lmnative.Model(args.model or os.environ.get("LMN_TEST_MODEL") or DEFAULT_MODEL).path)
         self.catalogue = Catalogue(self.model, args.models_dir)
         self._probe = Probe(self.threads)
         self.machine = describe_machine(self.threads)

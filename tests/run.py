@@ -145,7 +145,13 @@ def build(log: Log, folder: Path, *targets: str, jobs: str = JOBS) -> Result | N
 
 
 def ctest(
-    log: Log, folder: Path, select: str = "", limit_s: int = 900, under: tuple[str, ...] = (), jobs: str = "1"
+    log: Log,
+    folder: Path,
+    select: str = "",
+    limit_s: int = 900,
+    under: tuple[str, ...] = (),
+    jobs: str = "1",
+    options: tuple[str, ...] = (),
 ) -> Result:
     cmake, _ = env.ensure_cmake()
     beside = Path(cmake).parent / "ctest"
@@ -167,19 +173,28 @@ def ctest(
         jobs,
     ]
     command += ["--test-output-size-passed", size, "--test-output-size-failed", size]
-    log.run(*command, *(["-R", select] if select else []), limit_s=limit_s)
+    log.run(*command, *options, *(["-R", select] if select else []), limit_s=limit_s)
     return from_ctest(junit) if junit.exists() else Result.one("ctest", ok=False)
 
 
 def stage_native(log: Log) -> Result:
-    """Unit, conformance and gate tests of the release build."""
-    return build_release(log, "lmnative", "tests") or ctest(log, RELEASE, jobs=JOBS)
+    """Unit, conformance and gate tests of the release build, which has the CUDA device where there is a toolkit."""
+    return build_release(log, "lmnative", "tests") or ctest(log, RELEASE, jobs=JOBS, options=("-LE", "^cuda$"))
+
+
+def stage_cuda(log: Log) -> Result:
+    """CUDA kernels on the CPU; with a toolkit compiled, too, within their budget, and run on a GPU if there is one."""
+    result = build_release(log, "cuda_tests") or ctest(log, RELEASE, jobs=JOBS, options=("-L", "^cuda$"))
+    if env.find_nvcc() is None:
+        result.add(Result.skip("cuda", "no CUDA toolkit (nvcc): kernels were compiled for the CPU alone"))
+    return result
 
 
 def build_release(log: Log, *targets: str) -> Result | None:
-    return configure(
-        log, RELEASE, "-DLMN_BUILD_TESTS=ON", "-DLMN_BUILD_PYTHON=OFF", "-DCMAKE_BUILD_TYPE=Release"
-    ) or build(log, RELEASE, *targets)
+    options = ["-DLMN_BUILD_TESTS=ON", "-DLMN_BUILD_PYTHON=OFF", "-DCMAKE_BUILD_TYPE=Release"]
+    if env.find_nvcc():
+        options += ["-DLMN_CUDA=ON", f"-DLMN_CUDA_ARCHITECTURES={env.cuda_architectures()}"]
+    return configure(log, RELEASE, *options) or build(log, RELEASE, *targets)
 
 
 def stage_abi(log: Log) -> Result:
@@ -247,6 +262,7 @@ def stage_fuzz(log: Log) -> Result:
         log,
         folder,
         "-DLMN_BUILD_FUZZERS=ON",
+        "-DLMN_CUDA=OFF",
         f"-DLMN_FUZZ_SECONDS={FUZZ_SECONDS}",
         f"-DLMN_FUZZ_KERNELS={RELEASE / 'libuninstrumented.a'}",
         f"-DLMN_FUZZ_LIBRARY={RELEASE / 'liblmnative.so'}",
@@ -281,6 +297,7 @@ def stage_neon(log: Log) -> Result:
 
 STAGES: dict[str, Callable[[Log], Result]] = {
     "native": stage_native,
+    "cuda": stage_cuda,
     "python": stage_python,
     "abi": stage_abi,
     "asan": stage_asan,

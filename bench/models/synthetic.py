@@ -29,7 +29,7 @@ BIAS_STD = 0.1
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a model whose output is its embedding table."""
+    """Sizes of a model; if it is tied, the embedding table is its output layer as well."""
 
     name: str
     architecture: str
@@ -44,12 +44,14 @@ class Shape:
     rope_base: float
     norm_eps: float
     qkv_bias: bool = False
+    tied: bool = True
 
 
 SHAPES = {
     "qwen05b": Shape("Qwen2.5-0.5B", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e6, 1e-6, qkv_bias=True),
     "llama1b": Shape("Llama-3.2-1B", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 5e5, 1e-5),
     "llama3b": Shape("Llama-3.2-3B", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 131072, 5e5, 1e-5),
+    "llama8b": Shape("Llama-3.1-8B", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 5e5, 1e-5, tied=False),
 }
 
 
@@ -69,8 +71,10 @@ class Tensor:
 
 
 def tensors(shape: Shape, mix: str) -> Iterator[Tensor]:
+    output = "token_embd.weight" if shape.tied else "output.weight"
+
     def matrix(name: str, rows: int, columns: int, gain: float = 1.0) -> Tensor:
-        kind = mixes.tensor_type(mix, name, shape.layers, columns)
+        kind = mixes.tensor_type(mix, name, shape.layers, columns, output)
         return Tensor(name, rows, columns, kind, gain / columns**0.5)
 
     def vector(name: str, length: int, std: float = 0.0) -> Tensor:
@@ -92,6 +96,8 @@ def tensors(shape: Shape, mix: str) -> Iterator[Tensor]:
         yield matrix(block + "ffn_up.weight", shape.feed_forward, shape.embedding)
         yield matrix(block + "ffn_down.weight", shape.embedding, shape.feed_forward, branch)
     yield vector("output_norm.weight", shape.embedding)
+    if not shape.tied:
+        yield matrix("output.weight", shape.vocab, shape.embedding, LOGITS_STD)
 
 
 def draw(tensor: Tensor) -> np.ndarray:
@@ -107,11 +113,15 @@ def draw(tensor: Tensor) -> np.ndarray:
 
 
 def data_bytes_of_block(kind: T) -> int:
-    return data_bytes(kind, k_quants.BLOCK if kind in (T.Q4_K, T.Q6_K) else 32)
+    return data_bytes(kind, k_quants.BLOCK if kind in (T.Q4_K, T.Q6_K) else 32)  # of floats, too: 32 at once
 
 
 def blocks(rng: np.random.Generator, kind: T, count: int, std: float) -> np.ndarray:
     """`count` blocks, uint8 [count, bytes], of elements about 0 with standard deviation `std`. Integers are uniform."""
+    if kind == T.BF16:  # one of 65,536 drawn before: drawing each takes minutes
+        drawn = (rng.standard_normal(1 << 16, np.float32) * np.float32(std)).view(np.uint32)
+        which = np.frombuffer(rng.bytes(count * 64), np.uint16)
+        return (drawn >> 16).astype(np.uint16)[which].view(np.uint8).reshape(count, -1)
     out = np.frombuffer(bytearray(rng.bytes(count * data_bytes_of_block(kind))), np.uint8).reshape(count, -1)
     spread = rng.uniform(0.75, 1.25, count)  # of a block's scale
     if kind == T.Q8_0:

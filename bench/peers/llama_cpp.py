@@ -13,7 +13,7 @@ import numpy as np
 
 NAME = "llama.cpp"
 INSTALL = "pip install llama-cpp-python"
-SUITES = ("decode", "prefill", "batch", "long", "load")
+SUITES = ("decode", "prefill", "batch", "long", "load", "cuda")
 LABELS = None
 BATCH = 512  # tokens in one call at most
 
@@ -49,18 +49,35 @@ def build_first_token(folder: str) -> Path:
 class Session:
     """One context over `path`; `threads` for single tokens and batches alike."""
 
-    def __init__(self, path: str, threads: int, context: int, sequences: int = 1):
+    def __init__(
+        self,
+        path: str,
+        threads: int,
+        context: int,
+        sequences: int = 1,
+        device: str = "cpu",
+        kv_tokens: int | None = None,
+    ):
         import llama_cpp as api
+
+        if device != "cpu" and not api.llama_supports_gpu_offload():
+            raise RuntimeError(f"llama.cpp was built without GPUs: CMAKE_ARGS=-DGGML_CUDA=on {INSTALL}")
 
         self.api = api
         self._log = api.llama_log_callback(lambda level, text, user: None)
         api.llama_log_set(self._log, ctypes.c_void_p())
         api.llama_backend_init()
-        self.model = api.llama_model_load_from_file(path.encode(), api.llama_model_default_params())
+        model_params = api.llama_model_default_params()
+        if device != "cpu":
+            model_params.n_gpu_layers = 1000  # all
+        self.model = api.llama_model_load_from_file(path.encode(), model_params)
         if not self.model:
             raise RuntimeError(f"llama.cpp does not read {path}")
         params = api.llama_context_default_params()
         params.n_ctx = -(-context // 256) * 256 * sequences
+        if kv_tokens is not None:
+            params.n_ctx = -(-kv_tokens // 256) * 256
+            params.kv_unified = True  # one that any sequence may take more of than its share
         params.n_seq_max = sequences
         params.n_batch = params.n_ubatch = BATCH
         params.n_threads = params.n_threads_batch = threads

@@ -79,14 +79,22 @@ class Match:
     """One model, opened by everybody who runs it in this suite."""
 
     def __init__(
-        self, context: harness.Context, suite: str, label: str, tokens: int, sequences: int, activation_bits: int = 8
+        self,
+        context: harness.Context,
+        suite: str,
+        label: str,
+        tokens: int,
+        sequences: int,
+        activation_bits: int = 8,
+        **device: object,  # of suites on a device: `device` and `kv_tokens` of a Session
     ):
         path = context.model if context.model_given else context.catalogue.path(label)
         model = lmnative.Model(path)
         self.cost = contenders.Cost(model)
         self.context = context
+        keep_prompts = suite in ("batch", "long", "cuda")
         self.ours = contenders.Session(
-            path, context.threads, tokens, sequences, suite in ("batch", "long"), activation_bits
+            path, context.threads, tokens, sequences, keep_prompts, activation_bits, **device
         )
         self.peers = {}
         self.failed: dict[str, str] = {}  # peers that take part no more, and why
@@ -96,7 +104,7 @@ class Match:
             wanted = peer.LABELS if peer.LABELS is None or not context.quick else peer.LABELS[:1]
             if suite in peer.SUITES and (wanted is None or label in wanted):
                 try:
-                    self.peers[peer.NAME] = peer.Session(path, context.threads, tokens, sequences)
+                    self.peers[peer.NAME] = peer.Session(path, context.threads, tokens, sequences, **device)
                     self.versions[peer.NAME] = peer.version()
                     self.tolerances[peer.NAME] = getattr(peer, "TOLERANCE", contenders.OFFSET_FREE_RMS)
                 except Exception as error:  # whatever another project raises: the others go on

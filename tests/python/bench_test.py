@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ import run as bench_run  # noqa: E402
 from models import files, k_quants, mixes, requantize, synthetic  # noqa: E402
 from models.catalogue import Catalogue  # noqa: E402
 from peers import llama_cpp  # noqa: E402
-from suites import graph, language_model, load  # noqa: E402
+from suites import cuda, graph, language_model, load  # noqa: E402
 
 TINY = synthetic.Shape("tiny", "qwen2", 3, 288, 512, 9, 3, 32, 49280, 1024, 1e4, 1e-5, qkv_bias=True)
 
@@ -210,6 +211,33 @@ def test_every_suite_reports_what_its_names_say(context, model_path, tmp_path, m
     kv = TINY.layers * TINY.kv_heads * TINY.head_dim * 2 * 2  # keys and values, two bytes each
     assert by_name["decode.b2.q4_k_m"]["bytes_per_token"] == weights / 2 + kv * (32 + 8)
     assert by_name["decode.ctx500.q4_k_m"]["bytes_per_token"] == weights + kv * (500 - 16)
+
+
+def test_the_suite_of_a_device(context, model_path, tmp_path, monkeypatch):
+    # On the CPU: what it measures, and that a batch repeats what each has alone.
+    untied = replace(TINY, tied=False)
+    monkeypatch.setitem(synthetic.SHAPES, "tiny", untied)
+    for name, value in (("DEVICE", "cpu"), ("probe", lambda context: 50.0), ("BATCHES", (1, 3)), ("PREFILLS", (70,))):
+        monkeypatch.setattr(cuda, name, value)
+    monkeypatch.setattr(cuda, "profile", lambda context, session, prompt, label: None)
+    path = tmp_path / "tiny.gguf"
+    synthetic.write(Path(model_path), "tiny", "bf16", path)
+    context.model = str(path)
+    cuda.run(context, "cuda")
+    by_name = {r["name"]: r for r in context.results}
+    assert list(by_name) == ["cuda.decode.b1.bf16", "cuda.decode.b3.bf16", "cuda.prefill.70.bf16"]
+    weights = sum(t.bytes for t in synthetic.tensors(untied, "bf16") if t.rows and t.name != "token_embd.weight")
+    kv = TINY.layers * TINY.kv_heads * TINY.head_dim * 2 * 2
+    single = by_name["cuda.decode.b1.bf16"]
+    assert single["bytes_per_token"] == weights + kv * (32 + 16)
+    assert single["floor"] == pytest.approx(50e9 / single["bytes_per_token"])
+
+
+def test_without_a_device_the_suite_says_why(context, monkeypatch):
+    monkeypatch.setattr(cuda, "DEVICE", "cuda:9999")
+    cuda.run(context, "cuda")
+    assert context.results == []
+    assert "cuda:9999" in context.left_out["cuda"]
 
 
 def of_model(monkeypatch, context, kinds: dict[str, str]) -> contenders.Cost:
