@@ -5,6 +5,7 @@ option(LMN_BUILD_FUZZERS "Build the libFuzzer targets (Clang only)" OFF)
 option(LMN_WERROR "Warnings are errors" OFF)
 set(LMN_SANITIZE "" CACHE STRING "Sanitizers, separated by commas: address,undefined or thread")
 set(LMN_ROOMS "" CACHE STRING "Rooms to build, separated by |, for tests of these alone; empty means all, and the library")
+option(LMN_HIP "Compile the kernels for AMD's GPUs, too, as far as object files (cmake/hip.cmake)" OFF)
 option(LMN_CUDA_NVTX "NVTX ranges around the stages of a plan, for Nsight Systems" OFF)
 set(LMN_CUDA AUTO CACHE STRING "CUDA device: ON, OFF, or AUTO: where there is a toolkit for it (cmake/cuda.cmake)")
 

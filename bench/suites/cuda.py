@@ -153,7 +153,7 @@ def profile(context: harness.Context, session: contenders.Session, prompt: list[
     on_device = sorted(
         (e.start_ns(), e.start_ns() + e.duration_ns(), e.name()) for e in events if e.device_type().name == "CUDA"
     )
-    launches = sorted(e.start_ns() for e in events if e.name() in ("cudaLaunchKernel", "cudaGraphLaunch"))
+    launches = sorted(e.start_ns() for e in events if e.name().startswith(("cudaLaunchKernel", "cudaGraphLaunch")))
     # A step ends with its token on the way to the host.
     ends = [i for i, event in enumerate(on_device[:-1]) if "DtoH" in event[2]]
     if len(ends) < PROFILED_TOKENS // 2 or not launches:

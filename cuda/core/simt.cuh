@@ -2,9 +2,9 @@
 //
 // Everything that a kernel asks of the hardware: where it is, barriers, shuffles, asynchronous
 // copies, matrix instructions, atomics. Kernels (cuda/kernels/**.cuh) are written against this and
-// plain C++ on raw pointers. The header has two bodies: simt_device.cuh for nvcc and hipcc, and
-// simt_host.cuh, with which the same source runs on a CPU, block by block, threads as fibres
-// (tests/simt). What both promise is written here, once.
+// plain C++ on raw pointers. The header has three bodies: simt_device.cuh for nvcc, simt_hip.cuh
+// for hipcc, and simt_host.cuh, with which the same source runs on a CPU, block by block, threads as
+// fibres (tests/simt). What all promise is written here, once.
 //
 // Rules for kernels:
 // - LMN_KERNEL(threads, blocks) void name(Params p): one struct by value; `threads` is the block's
@@ -50,13 +50,15 @@ struct LaunchShape {
 
 }  // namespace lmn::simt
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(__HIP__)
+#include "cuda/core/simt_hip.cuh"
+#elif defined(__CUDACC__)
 #include "cuda/core/simt_device.cuh"
 #else
 #include "cuda/core/simt_host.cuh"
 #endif
 
-// What both bodies define, in lmn::simt. LMN_DEVICE marks functions that kernels call,
+// What all bodies define, in lmn::simt. LMN_DEVICE marks functions that kernels call,
 // LMN_UNROLL loops whose counter indexes registers, LMN_ROLL loops that are to stay small.
 //
 //   int thread_index()            in the block            int block_size()       threads of it

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device's body of simt.cuh: CUDA, and through the names of hip_runtime.h HIP. Instructions are
-// those of the PTX manual, which gives the fragments their layout.
+// The body of simt.cuh for NVIDIA's devices, by nvcc. Instructions are those of the PTX manual, which
+// gives the fragments their layout.
 #pragma once
 
 #include <cuda_bf16.h>
