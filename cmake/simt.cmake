@@ -43,8 +43,10 @@ add_executable(conformance_simt EXCLUDE_FROM_ALL ${sources})
 target_include_directories(conformance_simt PRIVATE tests/conformance)
 target_link_libraries(conformance_simt PRIVATE lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_ops lmn_test_flags
                       Threads::Threads)
-add_test(NAME conformance_simt COMMAND conformance_simt)
-set_tests_properties(conformance_simt PROPERTIES LABELS cuda)
+# Two, as each takes a core for a while.
+add_test(NAME conformance_simt COMMAND conformance_simt !linear)
+add_test(NAME conformance_simt_linear COMMAND conformance_simt linear)
+set_tests_properties(conformance_simt conformance_simt_linear PROPERTIES LABELS cuda COST 40)
 
 # simt_tests: what conformance has no cases for.
 if(TARGET lmn_plan)

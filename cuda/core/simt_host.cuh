@@ -230,7 +230,7 @@ T load_once(const T* from) {
 template <auto kKernel, typename Params>
 void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   if (shape.x == 0 || shape.y == 0 || shape.z == 0 || queue.failure != 0) return;
-  host::launch(queue, __PRETTY_FUNCTION__, shape, [params] { kKernel(params); });
+  host::launch(queue, __PRETTY_FUNCTION__, shape, [params]() LMN_UNOBSERVED { kKernel(params); });
 }
 
 template <auto kKernel>

@@ -64,6 +64,7 @@ struct Target {
   std::string name;
   const lmn::ops::KernelTable& kernels;
   bool multiplies_halves = false;
+  bool slow = false;  // a row costs milliseconds
 };
 std::vector<Target> targets();
 // Waits for what kernels queued; empty, or what went wrong in one since the last call.

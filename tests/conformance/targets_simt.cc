@@ -21,7 +21,7 @@ void operator delete(void* data, size_t, std::align_val_t) noexcept {
 
 namespace conformance {
 
-std::vector<Target> targets() { return {{"simt", lmn::cuda::kernel_table(), true}}; }
+std::vector<Target> targets() { return {{"simt", lmn::cuda::kernel_table(), true, true}}; }
 
 std::string synchronize() { return simt_tests::take_fault(); }
 

@@ -64,6 +64,8 @@ struct Thread {
 
 class Execution;
 thread_local Execution* running = nullptr;
+// Of the running fibre. Kernels read it, so it is not on the heap that they are watched on.
+thread_local lmn::simt::host::Place running_place;
 
 class Execution {
  public:
@@ -98,7 +100,6 @@ class Execution {
     guarded_free(shared_);
   }
 
-  const lmn::simt::host::Place& place() const { return current_->place; }
   std::byte* shared() const { return shared_; }
 
   void wait_for_previous() { current_->waited = true; }
@@ -340,6 +341,7 @@ class Execution {
       Thread& t = threads_[static_cast<size_t>(i)];
       if (t.ended || t.wait != Wait::kNothing) continue;
       current_ = &t;
+      running_place = t.place;
       t.fibre->resume();
       ran = true;
     }
@@ -495,7 +497,7 @@ namespace lmn::simt::host {
 
 using simt_tests::running;
 
-const Place& place() { return running->place(); }
+const Place& place() { return simt_tests::running_place; }
 std::byte* shared_memory() { return running->shared(); }
 void wait_for_previous() { running->wait_for_previous(); }
 void set_once(bool on) { running->set_once(on); }

@@ -31,7 +31,6 @@ constexpr uint32_t few_rows_shared(int warps, bool gated) {
 template <class Split>
 LMN_KERNEL(Split::kWarps* simt::kWarp, 1)
 void linear_few_rows(LinearParams p) {
-  simt::wait_for_previous();
   constexpr int kRows = Split::kRows;
   constexpr int kUnit = kRows * kSumStride;  // floats
   const int warp = simt::warp(), warps = simt::block_size() / simt::kWarp;
@@ -57,8 +56,10 @@ void linear_few_rows(LinearParams p) {
     if (begin >= 0 && unit < units)
       split.end(p, first + (unit & gated) * p.panel_bytes, unit >> gated, mine,
                 sums + warp * kUnit);
-    if (next < units)
-      split.begin(p, first + (next & gated) * p.panel_bytes, next >> gated, row0, mine);
+    if (next < units) split.begin_weights(p, first + (next & gated) * p.panel_bytes, next >> gated);
+    // Weights do not depend on the kernel before: the first of them come while it ends.
+    if (begin < 0) simt::wait_for_previous();
+    if (next < units) split.begin_rows(p, next >> gated, row0, mine);
     if (begin >= 0) {
       simt::sync_block();
       const int here = units - begin < warps ? units - begin : warps;

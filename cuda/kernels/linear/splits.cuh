@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a warp does with a split of one panel, for up to eight rows: it begins by asking for
-// activations (to its own part of shared memory) and weights (to registers), and ends with sums
+// What a warp does with a split of one panel, for up to eight rows: it begins by asking for weights
+// (to registers) and activations (to its own part of shared memory), and ends with sums
 // [row][channel] in shared memory, rows kSumStride apart. A split may end after another of the same
 // warp has not begun. kRows == 1 is a variant for one row.
 //
-//   begin(p, panel, split, row0, shared)    end(p, panel, split, shared, sums)
+//   begin_weights(p, panel, split)    begin_rows(p, split, row0, shared)
+//   end(p, panel, split, shared, sums)
 #pragma once
 
 #include "cuda/kernels/linear/float_product.cuh"
@@ -58,8 +59,11 @@ struct QuantizedSplit {
     return p.x.columns > int64_t{split} * kSplit + kStep ? 2 : 1;
   }
 
-  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int split, int64_t row0,
-                        std::byte* shared) {
+  LMN_DEVICE void begin_weights(const LinearParams& p, const std::byte* panel, int split) {
+    load_step(p, panel, split, 0);
+    if (steps(p, split) == 2) load_step(p, panel, split, 1);
+  }
+  LMN_DEVICE void begin_rows(const LinearParams& p, int split, int64_t row0, std::byte* shared) {
     const int valid = rows_from(p, row0, kRows);
     for (int s = 0; s < steps(p, split); ++s) {
       std::byte* to = shared + s * X::kBytes;
@@ -67,8 +71,6 @@ struct QuantizedSplit {
               simt::kWarp);
     }
     simt::copy_commit();
-    load_step(p, panel, split, 0);
-    if (steps(p, split) == 2) load_step(p, panel, split, 1);
   }
   LMN_DEVICE void end(const LinearParams& p, const std::byte* panel, int split,
                       const std::byte* shared, float* sums) {
@@ -148,14 +150,15 @@ struct HalfSplit {
     return rest < kChunks ? static_cast<int>(rest) : kChunks;
   }
 
-  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int split, int64_t row0,
-                        std::byte* shared) {
-    FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), int64_t{split} * kSplit,
-                           simt::lane(), simt::kWarp);
-    simt::copy_commit();
+  LMN_DEVICE void begin_weights(const LinearParams& p, const std::byte* panel, int split) {
     LMN_UNROLL
     for (int i = 0; i < kAhead; ++i)
       load_chunk(panel + int64_t{split} * kChunks * 1024, chunk_count(p, split), i);
+  }
+  LMN_DEVICE void begin_rows(const LinearParams& p, int split, int64_t row0, std::byte* shared) {
+    FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), int64_t{split} * kSplit,
+                           simt::lane(), simt::kWarp);
+    simt::copy_commit();
   }
   LMN_DEVICE void end(const LinearParams& p, const std::byte* panel, int split,
                       const std::byte* shared, float* sums) {
@@ -197,12 +200,13 @@ struct FloatSplit {
       weights[i] = k + i < count ? simt::load_once(from + i * kPanel) : 0;
   }
 
-  LMN_DEVICE void begin(const LinearParams& p, const std::byte* panel, int split, int64_t row0,
-                        std::byte* shared) {
+  LMN_DEVICE void begin_weights(const LinearParams& p, const std::byte* panel, int split) {
+    load(panel, split, columns(p, split), 0);
+  }
+  LMN_DEVICE void begin_rows(const LinearParams& p, int split, int64_t row0, std::byte* shared) {
     FloatRows<kRows>::copy(shared, p.x, row0, rows_from(p, row0, kRows), int64_t{split} * kSplit,
                            simt::lane(), simt::kWarp);
     simt::copy_commit();
-    load(panel, split, columns(p, split), 0);
   }
   LMN_DEVICE void end(const LinearParams& p, const std::byte* panel, int split,
                       const std::byte* shared, float* sums) {

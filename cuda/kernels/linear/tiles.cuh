@@ -197,6 +197,7 @@ constexpr uint32_t tiles_shared() {
 template <class Kind>
 LMN_KERNEL(kTileThreads, 1)
 void linear_tiles(LinearParams p) {
+  simt::wait_for_previous();
   TilePlace place;
   const int64_t panel0 = int64_t{simt::block_y()} * kTilePanels;
   place.panels = p.weights + panel0 * p.panel_bytes;
