@@ -3,8 +3,8 @@
 """What nvcc's assembler says of each CUDA kernel: registers, spills, shared memory; and its budget.
 
     cuda_resources.py FOLDER                  a table of the kernels whose objects are below FOLDER
-    cuda_resources.py FOLDER --check BUDGET   as a test: no kernel spills, uses more registers than BUDGET says, or is not
-                                              in it, and BUDGET names no kernel that is gone
+    cuda_resources.py FOLDER --check BUDGET   as a test: no kernel spills, uses more registers than BUDGET says, or is
+                                              not in it, and BUDGET names no kernel that is gone
     cuda_resources.py FOLDER --update BUDGET  writes BUDGET; figures of architectures that were not compiled stay
 
 A budget is in steps of 8 registers a thread, in which the hardware gives them out: another nvcc may differ by less.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 STEP = 8
 HEAD = """\
-# Registers a thread that each CUDA kernel may use, by architecture; no kernel may spill. A test checks it (cuda_budget).
+# Registers a thread that each CUDA kernel may use, by architecture; none may spill. A test checks it (cuda_budget).
 # Written by `cmake --build build/cuda --target cuda_budget_update`, which keeps what is not compiled there.
 """
 
@@ -82,12 +82,10 @@ def number(architecture: str) -> int:
 
 
 def table(kernels: list[Kernel]) -> str:
-    lines = [f"{'kernel':<60} {'':<8} {'registers':>9} {'spilled':>8} {'stack':>6} {'shared':>7}"]
+    rows = [("kernel", "", "registers", "spilled", "stack", "shared")]
     for k in sorted(kernels, key=lambda k: (k.name, number(k.architecture))):
-        lines.append(
-            f"{k.name:<60} {k.architecture:<8} {k.registers:>9} {k.spill_bytes:>8} {k.stack_bytes:>6} {k.shared_bytes:>7}"
-        )
-    return "\n".join(lines)
+        rows.append((k.name, k.architecture, k.registers, k.spill_bytes, k.stack_bytes, k.shared_bytes))
+    return "\n".join("{:<70} {:<8} {:>9} {:>8} {:>6} {:>7}".format(*row) for row in rows)
 
 
 def read_budget(path: Path) -> dict[str, dict[str, int]]:

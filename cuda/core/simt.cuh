@@ -3,8 +3,8 @@
 // Everything that a kernel asks of the hardware: where it is, barriers, shuffles, asynchronous
 // copies, matrix instructions, atomics. Kernels (cuda/kernels/**.cuh) are written against this and
 // plain C++ on raw pointers. The header has three bodies: simt_device.cuh for nvcc, simt_hip.cuh
-// for hipcc, and simt_host.cuh, with which the same source runs on a CPU, block by block, threads as
-// fibres (tests/simt). What all promise is written here, once.
+// for hipcc, and simt_host.cuh, with which the same source runs on a CPU, block by block, threads
+// as fibres (tests/simt). What all promise is written here, once.
 //
 // Rules for kernels:
 // - LMN_KERNEL(threads, blocks) void name(Params p): one struct by value; `threads` is the block's
