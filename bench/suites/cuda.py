@@ -85,7 +85,7 @@ def measure(context: harness.Context, label: str, copy_gb_s: float) -> None:
         tokenizer = match.ours.llm.tokenizer
         ids = prompt_ids(tokenizer, PROMPT + sequences)
         prompts = [ids[i : i + PROMPT] for i in range(sequences)]
-        cost = match.cost
+        cost, starts = match.cost, itertools.count(max(ids) + 1)
         for n in BATCHES:
             name = f"cuda.decode.b{n}.{label}"
             if not context.is_wanted(name):
@@ -100,10 +100,11 @@ def measure(context: harness.Context, label: str, copy_gb_s: float) -> None:
         for n in PREFILLS:
             name = f"cuda.prefill.{n}.{label}"
             if context.is_wanted(name):
-                prompt = prompt_ids(tokenizer, n)
-                match.prepare(prompt, name, methodcaller("prefill_seconds", prompt))
                 # Nothing of a prompt may be there already: each begins with another token.
-                fresh = partial(prefill_seconds, (prompt[i % n :] + prompt[: i % n] for i in range(1, 1 << 20)))
+                prompt = prompt_ids(tokenizer, n)
+                prompt[0] = next(starts)
+                match.prepare(prompt, name, methodcaller("prefill_seconds", prompt))
+                fresh = partial(prefill_seconds, ([start, *prompt[1:]] for start in starts))
                 report(match, name, fresh, rounds, n, None, cost.bytes / n)
         if any(context.is_wanted(name) for name in names(label)[-2:]):
             profile(context, match.ours, prompts[0], label)

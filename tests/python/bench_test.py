@@ -233,7 +233,8 @@ def test_the_suite_of_a_device(context, model_path, tmp_path, monkeypatch):
     assert single["floor"] == pytest.approx(50e9 / single["bytes_per_token"])
 
 
-def test_without_a_device_the_suite_says_why(context, monkeypatch):
+def test_without_a_device_the_suite_says_why(context, model_path, monkeypatch):
+    context.model = model_path
     monkeypatch.setattr(cuda, "DEVICE", "cuda:9999")
     cuda.run(context, "cuda")
     assert context.results == []
