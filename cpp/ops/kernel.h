@@ -61,6 +61,9 @@ struct KernelTable {
   // type.
   Result<DType> (*linear_input_type)(DType weight, int64_t columns, bool precise) = nullptr;
 
+  // Whether a Linear takes the Quantize behind it along (LinearArgs::y_quantized).
+  bool linear_quantizes = false;
+
   // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or
   // shape.
   Result<PackedMatrix> (*plan_pack)(const PackRequest& request) = nullptr;

@@ -101,6 +101,10 @@ struct LinearArgs {
   const float* residual;       // [rows, y columns] or null; may be y (in place)
   float* y;  // [rows, n], or [rows, n / 2] where weight->interleaved: y = silu(first half) * second
              // half
+  // Null, or where quantize(y) goes as well, rows of columns that are a multiple of 32, on devices
+  // that do both at once (KernelTable::linear_quantizes).
+  std::byte* y_quantized;
+  DType y_quantized_type;
 };
 
 struct RopeTableArgs {

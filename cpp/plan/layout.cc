@@ -33,8 +33,8 @@ bool is_activation_format(DType type) { return type == DType::kQA8 || type == DT
 
 class LayoutMaker {
  public:
-  LayoutMaker(const graph::Graph& graph, const Bounds& bounds, int workers)
-      : graph_(graph), bounds_(bounds), workers_(workers) {}
+  LayoutMaker(const graph::Graph& graph, const Bounds& bounds, int workers, bool fuse_quantize)
+      : graph_(graph), bounds_(bounds), workers_(workers), fuse_quantize_(fuse_quantize) {}
 
   Result<Layout> make() {
     LMN_RETURN_IF_ERROR(check_types());
@@ -50,7 +50,9 @@ class LayoutMaker {
       if (!graph::kernel_of(node.op)) {
         place_view(node);
       } else {
-        LMN_RETURN_IF_ERROR(place_outputs(node, stage++));
+        layout_.fused.push_back(is_fused(node, stage));
+        LMN_RETURN_IF_ERROR(place_outputs(node, stage));
+        ++stage;
       }
     }
     finish();
@@ -178,13 +180,20 @@ class LayoutMaker {
         onto = place_to_reuse(node, stage);
       }
       if (onto == kNone) {
-        add_buffer(id, stage);
+        // What the stage before writes must not lie where that still reads.
+        add_buffer(id, layout_.fused.back() ? stage - 1 : stage);
       } else {
         layout_.places[static_cast<size_t>(id)] = layout_.place(onto);
         join(id, stage);
       }
     }
     return {};
+  }
+
+  bool is_fused(const Node& node, int stage) const {
+    if (!fuse_quantize_ || node.op != graph::Op::kQuantize || stage == 0) return false;
+    const Node& before = graph_.node(layout_.stages[static_cast<size_t>(stage) - 1]);
+    return before.op == graph::Op::kLinear && before.outputs[0] == node.inputs[0];
   }
 
   Status require_changeable(const Node& node, ValueId x, int stage) const {
@@ -262,6 +271,7 @@ class LayoutMaker {
   const graph::Graph& graph_;
   const Bounds& bounds_;
   const int workers_;
+  const bool fuse_quantize_;
   Layout layout_;
   size_t inputs_ =
       std::numeric_limits<size_t>::max();  // buffers below are inputs: the caller's, never changed
@@ -306,8 +316,9 @@ std::vector<std::string> describe_operands(const graph::Graph& graph, const Layo
   return out;
 }
 
-Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers) {
-  return LayoutMaker(graph, bounds, workers).make();
+Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers,
+                           bool fuse_quantize) {
+  return LayoutMaker(graph, bounds, workers, fuse_quantize).make();
 }
 
 }  // namespace lmn::plan

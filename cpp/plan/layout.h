@@ -45,6 +45,7 @@ struct Layout {
   std::vector<graph::NodeId> stages;  // nodes that have a kernel, in order
   std::vector<Buffer> buffers;
   std::vector<Place> places;  // of every value
+  std::vector<bool> fused;    // of every stage: the one before does its work
   int64_t arena_bytes = 0;
   int64_t input_bytes = 0;  // of the arena's front, where the inputs are, small ones first
 
@@ -56,7 +57,9 @@ struct Layout {
 
 // UNSUPPORTED names a value that is read after an operator has changed it in place, or a symbol
 // that plans do not know.
-Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers);
+// `fuse_quantize`: a Quantize right behind the Linear whose result it reads is the Linear's.
+Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers,
+                           bool fuse_quantize = false);
 
 // For every stage, what it reads and writes, for people: "b3[0:576]@4096, kv.2 -> b5@81920". A
 // buffer is named by its number; after @ is its offset in the arena.

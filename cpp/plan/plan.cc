@@ -23,7 +23,7 @@ namespace lmn::plan {
 namespace {
 
 struct Stage {
-  ops::KernelFn kernel;
+  ops::KernelFn kernel;  // null: the stage before does its work
   const void* args;
   bool whole;          // every worker does all of it, into its own copy
   bool barrier_after;  // before the next stage
@@ -328,6 +328,14 @@ Status PlanImpl::bind(Binder* binder) {
         {device_.kernels().run[static_cast<int>(stage.op)], stage.args, false, false});
   }
   for (ops::KvLayer& layer : kv_) layer.k = layer.v = nullptr;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (!layout_.fused[i]) continue;
+    const auto& quantize = *static_cast<const ops::QuantizeArgs*>(bound_.stages[i].args);
+    auto& linear = *static_cast<ops::LinearArgs*>(bound_.stages[i - 1].args);
+    linear.y_quantized = quantize.y.base;
+    linear.y_quantized_type = quantize.y_type;
+    stages_[i].kernel = nullptr;
+  }
   return {};
 }
 
@@ -386,7 +394,8 @@ Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team,
   LMN_RETURN_IF_ERROR(read_bounds(options));
   LMN_RETURN_IF_ERROR(check_kernels(graph));
   LMN_RETURN_IF_ERROR(read_caches(graph));
-  LMN_ASSIGN_OR_RETURN(layout_, make_layout(graph, bounds_, workers_));
+  LMN_ASSIGN_OR_RETURN(layout_,
+                       make_layout(graph, bounds_, workers_, device_.kernels().linear_quantizes));
   const std::vector<int> kv_layer = kv_layers_of(graph);
   Binder binder(graph, layout_, kv_layer, &weights_, kv_.data());
   LMN_RETURN_IF_ERROR(binder.register_weights());
@@ -501,6 +510,7 @@ Status PlanImpl::enqueue(const StepHints& hints) {
 }
 
 Status PlanImpl::enqueue_stage(size_t stage, StageProfile* profile) {
+  if (stages_[stage].kernel == nullptr) return {};
   const int64_t begin = profile == nullptr ? 0 : parallel::now_ns();
   ops::Worker worker;
   worker.queue = &queue_.launches();

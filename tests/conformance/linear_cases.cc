@@ -2,6 +2,7 @@
 //
 // Cases of the operators that read packed matrices.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "conformance.h"
@@ -119,6 +120,18 @@ std::vector<float> run_linear(LinearData& d, const KernelTable& table, Range ran
   a.y = y.data();
   if (range.count > 0 && !ops::validate(a).ok()) return {};
   run_parts(table, Op::kLinear, &a, parts, {table.scratch_bytes(0, 0, s.columns)});
+  if (!table.linear_quantizes || d.outputs % 32 != 0 || s.in_place) return y;
+  // Together with Quantize, the bytes that it gives alone.
+  for (const DType type : {DType::kQA8, DType::kQA16}) {
+    Bytes both(static_cast<size_t>(range.count * row_bytes(type, d.outputs)));
+    Bytes apart(both.size());
+    a.y_quantized = both.data();
+    a.y_quantized_type = type;
+    run_parts(table, Op::kLinear, &a, parts, {table.scratch_bytes(0, 0, s.columns)});
+    const ops::QuantizeArgs q{range.count, y.data(), {apart.data(), 0}, d.outputs, type};
+    run_parts(table, Op::kQuantize, &q, parts);
+    if (std::memcmp(both.data(), apart.data(), both.size()) != 0) return {};
+  }
   return y;
 }
 
@@ -154,6 +167,7 @@ std::vector<Case> cases_of_Linear() {
       add_linear(&cases, {{{type, 35}}, block == 1 ? 37 : block, 40, input, false, true, true});
       add_linear(&cases, {{{type, 1}}, block * 2, 3, input, false, true, false});
       add_linear(&cases, {{{type, 40}, {type, 40}}, block * 2, 9, input, true, false, false});
+      add_linear(&cases, {{{type, 96}, {type, 96}}, block * 2, 3, input, true, true, false});
       add_linear(&cases, {{{type, 21}, {type, 21}}, block * 2, 5, input, true, true, true});
       add_linear(&cases, {{{type, 21}, {type, 21}}, block * 2, 38, input, true, true, true});
       // More panels than are expanded at a time, and a last one without a second.

@@ -79,7 +79,15 @@ void linear_few_rows(LinearParams p) {
   for (int o = simt::thread_index(); o < kRows * kPanel; o += simt::block_size()) {
     const int row = o / kPanel;
     const float* sum = total + row * kSumStride + o % kPanel;
-    put_output(p, row0 + row, group * kPanel + o % kPanel, *sum, p.gated ? sum[kUnit] : 0);
+    const float y =
+        put_output(p, row0 + row, group * kPanel + o % kPanel, *sum, p.gated ? sum[kUnit] : 0);
+    // A warp has a row's 32 channels: a block of what the next product reads.
+    if (p.quantized == nullptr || row0 + row >= p.rows) continue;
+    if (p.quantized_wide) {
+      quantize_block(y, QuantizedRow<true>(p.quantized, p.stride, row0 + row), group);
+    } else {
+      quantize_block(y, QuantizedRow<false>(p.quantized, p.stride, row0 + row), group);
+    }
   }
 }
 

@@ -43,6 +43,9 @@ void launch_op(const ops::LinearArgs& a, ops::LaunchQueue& queue) {
   if (a.rows == 0) return;
   const ops::PackedMatrix& w = *a.weight;
   const int64_t outputs = w.interleaved ? w.rows / 2 : w.rows;
+  // By the kernel of few rows, where it has all of them.
+  const bool quantizes =
+      a.y_quantized != nullptr && a.rows <= kFewRows && (w.interleaved || w.segments.size() == 1);
   for (size_t i = 0; i < w.segments.size();) {
     const ops::PackedSegment& first = w.segments[i];
     int64_t rows = 0, bytes = 0;
@@ -63,8 +66,14 @@ void launch_op(const ops::LinearArgs& a, ops::LaunchQueue& queue) {
     if (a.residual != nullptr) p.residual = a.residual + first.row_begin;
     p.y = a.y + first.row_begin;
     p.stride = outputs;
+    if (quantizes) {
+      p.quantized = a.y_quantized;
+      p.quantized_wide = a.y_quantized_type == DType::kQA16;
+    }
     launch_segment(first.source, w.input_type, p, queue);
   }
+  if (a.y_quantized == nullptr || quantizes) return;
+  launch_op(ops::QuantizeArgs{a.rows, a.y, {a.y_quantized, 0}, outputs, a.y_quantized_type}, queue);
 }
 
 }  // namespace lmn::cuda

@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/linear/product.cuh"
 #include "cuda/kernels/rows/activation.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
 
 namespace lmn::cuda {
 
@@ -22,11 +23,15 @@ struct LinearParams {
   const float* residual;
   float* y;
   int64_t stride;  // from one row of y and residual to the next
+  // Null, or rows of `stride` columns in kQA8 or kQA16 (wide) that are quantize(y): of launches
+  // that have all outputs, and these in blocks of 32.
+  std::byte* quantized;
+  bool quantized_wide;
 };
 
-// Output `at` of a row. `up` is read where it is gated alone.
-LMN_DEVICE void put_output(const LinearParams& p, int64_t row, int64_t at, float sum, float up) {
-  if (row >= p.rows || at >= p.outputs) return;
+// Output `at` of a row, and what it is. `up` is read where it is gated alone.
+LMN_DEVICE float put_output(const LinearParams& p, int64_t row, int64_t at, float sum, float up) {
+  if (row >= p.rows || at >= p.outputs) return 0;
   if (p.bias != nullptr) sum += p.bias[at];
   if (p.gated) {
     if (p.bias_up != nullptr) up += p.bias_up[at];
@@ -35,6 +40,7 @@ LMN_DEVICE void put_output(const LinearParams& p, int64_t row, int64_t at, float
   const int64_t i = row * p.stride + at;
   if (p.residual != nullptr) sum += p.residual[i];
   p.y[i] = sum;
+  return sum;
 }
 
 }  // namespace lmn::cuda
