@@ -26,6 +26,7 @@ struct FloatRows {
   LMN_DEVICE static void copy(std::byte* to, const ActivationRows& x, int64_t row0, int valid,
                               int64_t column0, int thread, int threads) {
     constexpr int kChunks = kColumns / 4;
+    LMN_ROLL
     for (int i = thread; i < kRows * kChunks; i += threads) {
       const int row = i / kChunks, chunk = i % kChunks;
       const int64_t column = column0 + chunk * 4;

@@ -46,6 +46,7 @@ struct ActivationStep {
     constexpr int kChunks = kQuantChunks + 2;
     const int64_t quants_end = x.columns * (kWide ? 2 : 1);
     const int64_t scales_size = x.columns / kBlock * 4;
+    LMN_ROLL
     for (int i = thread; i < kRows * kChunks; i += threads) {
       const int row = i / kChunks, chunk = i % kChunks;
       const std::byte* from = x.base + (row0 + (row < valid ? row : 0)) * x.row_bytes;
@@ -105,26 +106,27 @@ struct ActivationStep {
 template <DType kType, bool kWide>
 LMN_DEVICE void dots(const uint32_t (&a)[4], const uint32_t (&low)[2], const uint32_t (&high)[2],
                      int h, int (&dot)[4]) {
-  int upper[4] = {};
   LMN_UNROLL
   for (int i = 0; i < 4; ++i) dot[i] = 0;
-  if constexpr (weight_format(kType).bits == 6) {
-    const uint32_t half[2] = {a[2 * h], a[2 * h + 1]};
-    if constexpr (kWide) {
-      simt::mma_s8_u8_k16(dot, half, low[h]);
-      simt::mma_s8_k16(upper, half, high[h]);
+  const uint32_t half[2] = {a[2 * h], a[2 * h + 1]};
+  constexpr bool kHalves = weight_format(kType).bits == 6;
+  if constexpr (kWide) {
+    if constexpr (kHalves) {
+      simt::mma_s8_k16(dot, half, high[h]);
     } else {
-      simt::mma_s8_k16(dot, half, low[h]);
+      simt::mma_s8_k32(dot, a, high);
     }
-  } else if constexpr (kWide) {
-    simt::mma_s8_u8_k32(dot, a, low);
-    simt::mma_s8_k32(upper, a, high);
+    LMN_UNROLL
+    for (int i = 0; i < 4; ++i) dot[i] *= 256;
+    if constexpr (kHalves) {
+      simt::mma_s8_u8_k16(dot, half, low[h]);
+    } else {
+      simt::mma_s8_u8_k32(dot, a, low);
+    }
+  } else if constexpr (kHalves) {
+    simt::mma_s8_k16(dot, half, low[h]);
   } else {
     simt::mma_s8_k32(dot, a, low);
-  }
-  if constexpr (kWide) {
-    LMN_UNROLL
-    for (int i = 0; i < 4; ++i) dot[i] += upper[i] * 256;
   }
 }
 
@@ -155,15 +157,17 @@ LMN_DEVICE void multiply_row(const StepWeights<kType, 1>& w, const std::byte* x,
 }
 
 // A step of tiles of 8 rows, from row0 on, of kRows. t[n][m][i] is d[i] of the fragment of channels
-// 16m to 16m + 15 and rows 8n to 8n + 7 behind row0.
-template <DType kType, bool kWide, int kRows, int kTiles>
-LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* x,
+// 16m to 16m + 15 and rows 8n to 8n + 7 behind row0. kShared: integers of w are still to be loaded,
+// block by block from `step`.
+template <DType kType, bool kWide, int kRows, bool kShared, int kTiles>
+LMN_DEVICE void multiply_tiles(StepWeights<kType, 4>& w, const std::byte* step, const std::byte* x,
                                const std::byte* scales, int row0, float (&t)[kTiles][2][4]) {
   using X = ActivationStep<kWide, kRows>;
   using W = StepWeights<kType, 4>;
   const int column = row0 + simt::lane() % 4 * 2;  // of d[0]
   LMN_UNROLL
   for (int b = 0; b < kStepBlocks; ++b) {
+    if constexpr (kShared) w.load_block(step, b);
     uint32_t a[2][4];
     w.fragments(b, a);
     LMN_UNROLL
@@ -185,6 +189,7 @@ LMN_DEVICE void multiply_tiles(const StepWeights<kType, 4>& w, const std::byte* 
         }
       }
     }
+    simt::sync_warp();  // blocks are not begun before their time: registers would not suffice
   }
 }
 

@@ -113,13 +113,12 @@ struct QuantizedSplit {
       for (int c = 0; c < kChannels; ++c) super[c] = 0;
     }
   }
-  LMN_DEVICE static void multiply(const W& w, const std::byte* x, float (&t)[1][2][4],
-                                  float (&m)[2][4]) {
+  LMN_DEVICE static void multiply(W& w, const std::byte* x, float (&t)[1][2][4], float (&m)[2][4]) {
     const std::byte* scales = x + X::kIntegerBytes;
     if constexpr (kRows == 1) {
       multiply_row<kType, kWide>(w, x, scales, &t[0][0][0], &m[0][0]);
     } else {
-      multiply_tiles<kType, kWide, kRows, 1>(w, x, scales, 0, t);
+      multiply_tiles<kType, kWide, kRows, false>(w, nullptr, x, scales, 0, t);
       if constexpr (W::kHasMin) multiply_minimums<kType>(w, X::sums(scales), 0, m);
     }
   }

@@ -28,9 +28,9 @@ using WarpSums = float[kWarpTiles][2][4];
 
 // The block's part of the operands.
 struct TilePlace {
-  const std::byte* panels;  // the first
-  int panel_count;          // that there are, at most kTilePanels
-  int64_t row0;
+  int panel0;
+  int panel_count;  // that there are, at most kTilePanels
+  int row0;
   int rows;  // that there are, at most kTileRows
 };
 
@@ -69,10 +69,11 @@ struct QuantizedKind {
     const int64_t step = step_offset(kFormat, stage);
     const int64_t super = step_offset(kFormat, stage / 2 * 2) + 2 * kFormat.step_bytes();
     constexpr int kChunks = (kBody + kScales) / 16;
+    LMN_ROLL
     for (int i = simt::thread_index(); i < kTilePanels * kChunks; i += kTileThreads) {
       const int panel = i / kChunks, at = i % kChunks * 16;
       const bool valid = panel < place.panel_count;
-      const std::byte* from = place.panels + (valid ? panel : 0) * p.panel_bytes;
+      const std::byte* from = p.weights + (place.panel0 + (valid ? panel : 0)) * p.panel_bytes;
       if (at < kStepBlocks * kFormat.quant_bytes()) {
         const int block = at / kFormat.quant_bytes(), last = blocks - 1;
         from += step + at - (block > last ? block - last : 0) * kFormat.quant_bytes();
@@ -92,10 +93,10 @@ struct QuantizedKind {
   LMN_DEVICE static void multiply(const LinearParams&, std::byte* shared, int stage, int panel,
                                   int row0, WarpSums& t) {
     W w;
-    w.load_shared(body(shared, stage) + panel * kBody);
     w.template load_scales<false>(scales(shared, stage) + panel * kScales);
-    multiply_tiles<kType, kWide, kTileRows>(w, body(shared, stage) + kTilePanels * kBody,
-                                            scales(shared, stage) + kTilePanels * kScales, row0, t);
+    multiply_tiles<kType, kWide, kTileRows, true>(
+        w, body(shared, stage) + panel * kBody, body(shared, stage) + kTilePanels * kBody,
+        scales(shared, stage) + kTilePanels * kScales, row0, t);
   }
 
   // `stage` was the split's last.
@@ -152,11 +153,13 @@ struct HalfKind {
   LMN_DEVICE static void copy(const LinearParams& p, const TilePlace& place, std::byte* shared,
                               int stage) {
     std::byte* to = shared + stage % 2 * kStage;
+    LMN_ROLL
     for (int i = simt::thread_index(); i < kTilePanels * kWeights / 16; i += kTileThreads) {
       const int panel = i / (kWeights / 16);
       const int64_t at = int64_t{stage} * kWeights + i % (kWeights / 16) * 16;
       const bool valid = panel < place.panel_count && at < p.panel_bytes;
-      simt::copy_async(to + i * 16, place.panels + (valid ? panel * p.panel_bytes + at : 0), valid);
+      const std::byte* from = p.weights + place.panel0 * p.panel_bytes;
+      simt::copy_async(to + i * 16, from + (valid ? panel * p.panel_bytes + at : 0), valid);
     }
     X::copy(to + kTilePanels * kWeights, p.x, place.row0, place.rows, stage * kColumns,
             simt::thread_index(), kTileThreads);
@@ -199,11 +202,11 @@ LMN_KERNEL(kTileThreads, 1)
 void linear_tiles(LinearParams p) {
   simt::wait_for_previous();
   TilePlace place;
-  const int64_t panel0 = int64_t{simt::block_y()} * kTilePanels;
-  place.panels = p.weights + panel0 * p.panel_bytes;
-  place.panel_count =
-      p.panels - panel0 < kTilePanels ? static_cast<int>(p.panels - panel0) : kTilePanels;
-  place.row0 = int64_t{simt::block_x()} * kTileRows;
+  place.panel0 = simt::block_y() * kTilePanels;
+  place.panel_count = p.panels - place.panel0 < kTilePanels
+                          ? static_cast<int>(p.panels - place.panel0)
+                          : kTilePanels;
+  place.row0 = simt::block_x() * kTileRows;
   place.rows = rows_from(p, place.row0, kTileRows);
   std::byte* shared = simt::shared_memory();
   const int panel = simt::warp() % kTilePanels;
@@ -212,15 +215,15 @@ void linear_tiles(LinearParams p) {
   const bool idle = panel >= place.panel_count || row0 >= place.rows;
   WarpSums total = {}, t = {};
   const int stages = Kind::stages(p);
-  Kind::copy(p, place, shared, 0);
-  simt::copy_commit();
   LMN_ROLL
-  for (int stage = 0; stage < stages; ++stage) {
-    simt::copy_wait<0>();
-    simt::sync_block();
+  for (int stage = -1; stage < stages; ++stage) {
+    if (stage >= 0) {
+      simt::copy_wait<0>();
+      simt::sync_block();
+    }
     if (stage + 1 < stages) Kind::copy(p, place, shared, stage + 1);
     simt::copy_commit();
-    if (idle) continue;
+    if (stage < 0 || idle) continue;
     Kind::multiply(p, shared, stage, panel, row0, t);
     if (stage % Kind::kStages == Kind::kStages - 1 || stage + 1 == stages) {
       Kind::finish(shared, stage, panel, row0, t, total);
@@ -246,7 +249,7 @@ void linear_tiles(LinearParams p) {
     const int row = o / width, at = o % width;
     const float* from =
         out + row * kOutputStride + (p.gated ? at / kPanel * 2 * kPanel + at % kPanel : at);
-    put_output(p, place.row0 + row, first + at, *from, p.gated ? from[kPanel] : 0);
+    put_output(p, int64_t{place.row0} + row, first + at, *from, p.gated ? from[kPanel] : 0);
   }
 }
 

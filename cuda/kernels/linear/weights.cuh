@@ -61,13 +61,14 @@ struct StepWeights {
     load_scales<true>(fixed + kFormat.high_bytes());
   }
 
-  // From shared memory, all four blocks; scales are for whoever needs them.
-  LMN_DEVICE void load_shared(const std::byte* step) {
+  // What block b needs that those before it did not, of a step in shared memory.
+  LMN_DEVICE void load_block(const std::byte* step, int b) {
+    constexpr int kPerBlock = kQuants / kStepBlocks;
     const auto* from = reinterpret_cast<const simt::U32x4*>(step) + simt::lane();
     LMN_UNROLL
-    for (int i = 0; i < kQuants; ++i) quants[i] = from[i * 32];
-    LMN_UNROLL
-    for (int i = 0; i < kHighs; ++i) high[i] = from[(kQuants + i) * 32];
+    for (int i = b * kPerBlock; i < (b + 1) * kPerBlock; ++i) quants[i] = from[i * 32];
+    if (kFormat.bits == 5 && b == 0) high[0] = from[kQuants * 32];
+    if (kFormat.bits == 6 && b % 2 == 0) high[b / 2] = from[(kQuants + b / 2) * 32];
   }
   // kOnce: from global memory, which nobody reads again.
   template <bool kOnce>
