@@ -20,7 +20,8 @@ using ops::ValueKind;
 
 Status Program::execute(const Specialization& s, Frame& frame, std::span<RuntimeValue> outputs,
                         const RunContext& context) const {
-  for (size_t begin = 0; begin < s.stages.size();) {
+  if (s.device != nullptr) LMN_RETURN_IF_ERROR(execute_on_device(s, frame, context));
+  for (size_t begin = 0; begin < s.stages.size() && s.device == nullptr;) {
     size_t end = begin;
     while (end < s.stages.size() && !s.stages[end].late) ++end;
     LMN_RETURN_IF_ERROR(run_stages(s, frame, begin, end, context));
@@ -152,9 +153,9 @@ Status Program::run_late(const Specialization& s, Frame& frame, graph::NodeId n,
     if (inputs[i]->kind == ValueKind::kTensor) operands[i].data = inputs[i]->tensor.data;
   }
   std::vector<RuntimeValue> outputs(node.outputs.size());
+  LMN_ASSIGN_OR_RETURN(const void* ready, prepared(n));
   const ops::TensorNode view(op, node.attributes, node.name, operands,
-                             static_cast<int>(outputs.size()),
-                             prepared_[static_cast<size_t>(n)].get());
+                             static_cast<int>(outputs.size()), ready);
   if (ops::op_class(op) == ops::OpClass::kControl) {
     LMN_RETURN_IF_ERROR(run_control(n, inputs, outputs, context));
   } else if (keeps_bytes(op)) {

@@ -9,6 +9,7 @@
 #include "graph/tensor_types.h"
 #include "ops/kernel.h"
 #include "plan/arena.h"
+#include "plan/program/device_part.h"
 #include "plan/program/run_context.h"
 #include "plan/program/specialization.h"
 
@@ -74,6 +75,8 @@ Program::Program(graph::Graph graph, std::shared_ptr<Device> device, const Progr
       options_(options),
       cache_(std::move(cache)) {
   allocate_ = allocator(device_);
+  prepared_.resize(graph_.nodes.size());
+  is_prepared_.resize(graph_.nodes.size());
 }
 
 Program::~Program() = default;
@@ -92,6 +95,8 @@ Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, std::shared
                  device->name().c_str());
   }
   std::unique_ptr<Program> program(new Program(std::move(graph), device, options, cache));
+  ProgramOptions on_host = options;  // of subgraphs
+  on_host.accelerator = nullptr;
   for (graph::ValueId id : program->graph_.inputs)
     program->inputs_.push_back({program->graph_.value(id).name, program->graph_.value(id).type});
   for (const graph::Output& output : program->graph_.outputs)
@@ -106,32 +111,48 @@ Result<std::unique_ptr<Program>> Program::create(graph::Graph graph, std::shared
       const auto* subgraph = std::get_if<std::shared_ptr<const graph::Graph>>(&value);
       if (subgraph == nullptr) continue;
       LMN_ASSIGN_OR_RETURN(std::unique_ptr<Program> child,
-                           create(**subgraph, device, options, cache));
+                           create(**subgraph, device, on_host, cache));
       children.push_back(std::move(child));
     }
   }
-  LMN_RETURN_IF_ERROR(program->prepare());
+  if (options.accelerator == nullptr) {
+    LMN_RETURN_IF_ERROR(program->prepare_all());
+  } else {
+    Program* const self = program.get();
+    self->constants_ =
+        std::make_unique<DeviceConstants>(options.accelerator, self->graph_.values.size());
+    self->accelerator_ = std::make_unique<const Accelerator>(
+        Accelerator{options.accelerator, self->constants_.get(),
+                    [self](graph::NodeId n) { return self->prepared(n); }});
+  }
   return program;
 }
 
-Status Program::prepare() {
-  prepared_.resize(graph_.nodes.size());
-  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-    const graph::Node& node = graph_.nodes[n];
-    graph::TypeTranslator translator;
-    std::vector<ops::Operand> operands(node.inputs.size());
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (node.inputs[i] == graph::kNone) continue;
-      const graph::Value& value = graph_.value(node.inputs[i]);
-      operands[i].present = true;
-      operands[i].type = translator.to_ops(value.type);
-      if (value.constant != nullptr) operands[i].data = value.constant->pieces[0].view.data;
-    }
-    const ops::TensorNode view(tensor_op(node.op), node.attributes, node.name, operands,
-                               static_cast<int>(node.outputs.size()));
-    LMN_RETURN_IF_ERROR(device_->kernels().tensor.prepare(view, &prepared_[n]));
-  }
+Status Program::prepare_all() const {
+  for (size_t n = 0; n < graph_.nodes.size(); ++n)
+    LMN_RETURN_IF_ERROR(prepared(static_cast<graph::NodeId>(n)).status());
   return {};
+}
+
+Result<const void*> Program::prepared(graph::NodeId n) const {
+  const auto at = static_cast<size_t>(n);
+  const std::lock_guard lock(prepare_mutex_);
+  if (is_prepared_[at]) return prepared_[at].get();
+  const graph::Node& node = graph_.nodes[at];
+  graph::TypeTranslator translator;
+  std::vector<ops::Operand> operands(node.inputs.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (node.inputs[i] == graph::kNone) continue;
+    const graph::Value& value = graph_.value(node.inputs[i]);
+    operands[i].present = true;
+    operands[i].type = translator.to_ops(value.type);
+    if (value.constant != nullptr) operands[i].data = value.constant->pieces[0].view.data;
+  }
+  const ops::TensorNode view(tensor_op(node.op), node.attributes, node.name, operands,
+                             static_cast<int>(node.outputs.size()));
+  LMN_RETURN_IF_ERROR(device_->kernels().tensor.prepare(view, &prepared_[at]));
+  is_prepared_[at] = true;
+  return prepared_[at].get();
 }
 
 Status Program::check_input(size_t i, const RuntimeValue& value,
@@ -195,10 +216,10 @@ Result<std::shared_ptr<const Specialization>> Program::specialize(
   }
   AllocateFn limited;
   const RunContext context = make_context({}, &limited);  // a budget of its own
-  LMN_ASSIGN_OR_RETURN(
-      std::shared_ptr<const Specialization> made,
-      make_specialization(graph_, device_->kernels().tensor, prepared_, std::move(types),
-                          *context.allocate, cache_, options_.workers, options_.runner));
+  LMN_ASSIGN_OR_RETURN(std::shared_ptr<const Specialization> made,
+                       make_specialization(graph_, device_->kernels().tensor, prepared_,
+                                           std::move(types), *context.allocate, cache_,
+                                           options_.workers, options_.runner, accelerator_.get()));
   const std::lock_guard lock(mutex_);
   specializations_.insert(specializations_.begin(), made);
   while (static_cast<int64_t>(specializations_.size()) > options_.max_specializations ||
@@ -216,8 +237,18 @@ Program::RunnerCounts Program::runner_counts() const {
   return counts;
 }
 
+Program::PlaceCounts Program::place_counts() const {
+  PlaceCounts counts;
+  const std::lock_guard lock(mutex_);
+  if (specializations_.empty()) return counts;
+  for (const ProgramStage& stage : specializations_[0]->stages)
+    ++(stage.on_device ? counts.device : counts.host);
+  return counts;
+}
+
 int64_t Program::frame_bytes(const Specialization& s, int workers) const {
-  return s.arena_bytes + workers * s.scratch_bytes + kAlignment;
+  return s.arena_bytes + workers * s.scratch_bytes + kAlignment +
+         (s.device == nullptr ? 0 : DeviceFrame::bytes(*s.device));
 }
 
 Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int workers) const {
@@ -230,14 +261,19 @@ Result<std::unique_ptr<Frame>> Program::take_frame(const Specialization& s, int 
     }
   }
   if (frame != nullptr) {
-    cache_->add(-static_cast<int64_t>(frame->arena.bytes()));
+    cache_->add(-frame->bytes());
     if (frame->workers >= workers) return frame;
   }
   frame = std::make_unique<Frame>();
   frame->workers = workers;
   frame->table = s.table;
-  LMN_ASSIGN_OR_RETURN(frame->arena, DeviceBlock::create_uninitialized(
-                                         *device_, static_cast<size_t>(frame_bytes(s, workers))));
+  LMN_ASSIGN_OR_RETURN(
+      frame->arena,
+      DeviceBlock::create_uninitialized(
+          *device_, static_cast<size_t>(s.arena_bytes + workers * s.scratch_bytes + kAlignment)));
+  if (s.device != nullptr) {
+    LMN_ASSIGN_OR_RETURN(frame->device, DeviceFrame::create(*s.device));
+  }
   for (const Specialization::Placement& p : s.placements)
     frame->table[static_cast<size_t>(p.root)] = frame->arena.data() + p.offset;
   if (s.has_late) frame->late.resize(graph_.values.size());
@@ -250,7 +286,7 @@ void Program::keep_frame(const Specialization& s, std::unique_ptr<Frame> frame) 
   if (s.has_late) std::fill(frame->late.begin(), frame->late.end(), RuntimeValue{});
   frame->failure.store(nullptr, std::memory_order_relaxed);
   frame->stopped.store(false, std::memory_order_relaxed);
-  const auto bytes = static_cast<int64_t>(frame->arena.bytes());
+  const int64_t bytes = frame->bytes();
   const std::lock_guard lock(s.mutex);
   if (!cache_->fits(bytes)) return;
   cache_->add(bytes);

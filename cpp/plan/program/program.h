@@ -42,6 +42,9 @@ struct ProgramOptions {
   // kAuto: by the width and the costs of the graph. What has values of data-dependent shapes always
   // runs in lockstep.
   Runner runner = Runner::kAuto;
+  // Null, or a device that is not the host: it runs the nodes that it has kernels for, and keeps
+  // what they need of the constants in its memory. Subgraphs stay on the host.
+  std::shared_ptr<Device> accelerator = nullptr;
 };
 
 // What one run is given.
@@ -63,6 +66,8 @@ struct RunContext;
 class BudgetShare;
 class MemoryBudget;
 class FrameCache;
+class DeviceConstants;
+struct Accelerator;
 class Program;
 using AllocateFn = ops::AllocateTensor;
 
@@ -105,6 +110,12 @@ class Program {
     int64_t task_graph = 0, lockstep = 0;
   };
   RunnerCounts runner_counts() const;
+  // Of the combination of input shapes that ran last: operators on the accelerator, and on the
+  // host. Both 0 before the first run.
+  struct PlaceCounts {
+    int64_t device = 0, host = 0;
+  };
+  PlaceCounts place_counts() const;
 
   // Inputs are lent for the call, aligned to their element size. An output whose tensor has data is
   // the caller's buffer and must have the output's type; the others are allocated, 64-byte aligned.
@@ -145,7 +156,12 @@ class Program {
                       std::span<ops::RuntimeValue> outputs, const AllocateFn& allocate) const;
   Status bind_outputs(const Specialization& s, Frame& frame, std::span<ops::RuntimeValue> outputs,
                       const AllocateFn& allocate) const;
-  Status prepare();
+  Status prepare_all() const;
+  Result<const void*> prepared(graph::NodeId n) const;
+  // device_execution.cc
+  Status execute_on_device(const Specialization& s, Frame& frame, const RunContext& context) const;
+  Status run_device_steps(const Specialization& s, Frame& frame, const RunContext& context) const;
+  Status finish_on_device(Frame& frame) const;
   // execution.cc
   Status execute(const Specialization& s, Frame& frame, std::span<ops::RuntimeValue> outputs,
                  const RunContext& context) const;
@@ -168,7 +184,14 @@ class Program {
   // Of every node: the programs of its subgraphs, in the order of its attributes.
   std::vector<std::vector<std::unique_ptr<Program>>> children_;
 
-  std::vector<std::shared_ptr<const void>> prepared_;  // of every node: TensorKernels::prepare
+  std::unique_ptr<DeviceConstants> constants_;  // of a program with an accelerator
+  std::unique_ptr<const Accelerator> accelerator_;
+
+  // Of every node: TensorKernels::prepare. With an accelerator, made when a node turns out to stay
+  // on the host.
+  mutable std::mutex prepare_mutex_;
+  mutable std::vector<std::shared_ptr<const void>> prepared_;
+  mutable std::vector<bool> is_prepared_;
 
   mutable std::mutex mutex_;  // of specializations_
   mutable std::vector<std::shared_ptr<const Specialization>> specializations_;  // recent ones first

@@ -8,7 +8,9 @@
 
 #include "core/check.h"
 #include "ops/bound_operands.h"
+#include "ops/kernel.h"
 #include "plan/arena.h"
+#include "plan/program/device_part.h"
 #include "plan/program/schedule.h"
 
 namespace lmn::plan {
@@ -30,13 +32,14 @@ class Specializer {
  public:
   Specializer(const graph::Graph& graph, const ops::TensorKernels& kernels,
               std::span<const std::shared_ptr<const void>> prepared, const AllocateFn& allocate,
-              int workers, Runner runner, Specialization* out)
+              int workers, Runner runner, const Accelerator* accelerator, Specialization* out)
       : graph_(graph),
         kernels_(kernels),
         prepared_(prepared),
         allocate_(allocate),
         workers_(workers),
         runner_(runner),
+        accelerator_(accelerator),
         s_(*out) {}
 
   Status run() {
@@ -44,15 +47,20 @@ class Specializer {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) LMN_RETURN_IF_ERROR(infer(n));
     find_needed();
     LMN_RETURN_IF_ERROR(bind_stages());
-    has_tasks_ = prefers_task_graph(s_, stage_edges(graph_, s_), workers_, runner_);
-    place();
+    LMN_RETURN_IF_ERROR(keep_islands_on_host());
+    has_device_ = std::any_of(s_.stages.begin(), s_.stages.end(),
+                              [](const ProgramStage& stage) { return stage.on_device; });
+    has_tasks_ = !has_device_ && prefers_task_graph(s_, stage_edges(graph_, s_), workers_, runner_);
+    LMN_RETURN_IF_ERROR(place());
     find_barriers();
     return {};
   }
 
  private:
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
-  const void* prepared(graph::NodeId n) const {
+  // For the host's kernels.
+  Result<const void*> prepared(graph::NodeId n) const {
+    if (accelerator_ != nullptr) return accelerator_->prepare(n);
     return prepared_.empty() ? nullptr : prepared_[at(n)].get();
   }
   const Node& node_of(const ProgramStage& stage) const { return graph_.nodes[at(stage.node)]; }
@@ -111,8 +119,7 @@ class Specializer {
     }
     const std::vector<Operand> operands = operands_of(node);
     const ops::TensorNode view(op, node.attributes, node.name, operands,
-                               static_cast<int>(node.outputs.size()),
-                               prepared(static_cast<graph::NodeId>(n)));
+                               static_cast<int>(node.outputs.size()));
     std::vector<TensorType> types(node.outputs.size());
     const bool is_value = ops::op_class(op) == ops::OpClass::kValue;
     bool placed = !any_late && ops::op_class(op) == ops::OpClass::kKernel;
@@ -132,7 +139,10 @@ class Specializer {
         small &= bytes <= kMaxFoldedBytes;
       }
       if (small) {
-        LMN_ASSIGN_OR_RETURN(const bool folded, fold(view, node));
+        LMN_ASSIGN_OR_RETURN(const void* ready, prepared(static_cast<graph::NodeId>(n)));
+        LMN_ASSIGN_OR_RETURN(const bool folded, fold({op, node.attributes, node.name, operands,
+                                                      static_cast<int>(node.outputs.size()), ready},
+                                                     node));
         is_folded_[n] = folded;
         if (folded) return {};
       }
@@ -214,8 +224,13 @@ class Specializer {
     std::vector<TensorType> types;
     double bytes = 0;
     for (ValueId id : node.outputs) types.push_back(s_.values[at(id)].type);
+    if (accelerator_ != nullptr) {
+      LMN_ASSIGN_OR_RETURN(stage->on_device, bind_on_device(node, op, operands, types, stage));
+      if (stage->on_device) return {};
+    }
+    LMN_ASSIGN_OR_RETURN(const void* ready, prepared(stage->node));
     const ops::TensorNode view(op, node.attributes, node.name, operands,
-                               static_cast<int>(node.outputs.size()), prepared(stage->node));
+                               static_cast<int>(node.outputs.size()), ready);
     LMN_RETURN_IF_ERROR(kernels_.bind(view, types, &stage->kernel));
     for (const Operand& operand : operands) {
       if (operand.present && operand.type.ranked()) {
@@ -231,11 +246,57 @@ class Specializer {
     return {};
   }
 
+  // False: the device has no kernel for it.
+  Result<bool> bind_on_device(const Node& node, ops::TensorOp op,
+                              const std::vector<Operand>& operands,
+                              std::span<const TensorType> types, ProgramStage* stage) const {
+    if (keep_on_host_.contains(stage->node)) return false;
+    const ops::TensorNode view(op, node.attributes, node.name, operands,
+                               static_cast<int>(node.outputs.size()));
+    Status status = accelerator_->device->kernels().tensor.bind(view, types, &stage->kernel);
+    if (status.ok()) return true;
+    stage->kernel = {};
+    if (status.code() != Code::kUnsupported) return status;
+    return false;
+  }
+
+  // What only moves or maps elements between stages of the host is not worth the way to the device
+  // and back. Products are (their kernels tell a cost).
+  Status keep_islands_on_host() {
+    if (accelerator_ == nullptr) return {};
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::vector<int> writer(graph_.values.size(), -1);
+      for (size_t i = 0; i < s_.stages.size(); ++i) {
+        for (ValueId id : node_of(s_.stages[i]).outputs) writer[root(id)] = static_cast<int>(i);
+      }
+      std::vector<bool> by_host(s_.stages.size()), by_device(s_.stages.size());
+      for (size_t i = 0; i < s_.stages.size(); ++i) {
+        for (ValueId id : node_of(s_.stages[i]).inputs) {
+          if (id == kNone || writer[root(id)] < 0) continue;
+          const auto from = static_cast<size_t>(writer[root(id)]);
+          (s_.stages[from].on_device ? by_device : by_host)[i] = true;
+          (s_.stages[i].on_device ? by_device : by_host)[from] = true;
+        }
+      }
+      for (size_t i = 0; i < s_.stages.size(); ++i) {
+        ProgramStage& stage = s_.stages[i];
+        if (!stage.on_device || stage.kernel.cost > 0 || by_device[i] || !by_host[i]) continue;
+        keep_on_host_.insert(stage.node);
+        stage.on_device = false;
+        stage.kernel = {};
+        LMN_RETURN_IF_ERROR(bind(node_of(stage), tensor_op(node_of(stage).op), &stage));
+        changed = true;
+      }
+    }
+    return {};
+  }
+
   // Whose bytes a value has: of a placed value that no input and no constant is, the arena's.
   bool is_computed(int32_t root) const { return graph_.value(root).producer != kNone; }
 
   // Lifetimes, buffers that are taken over, outputs that are written where the caller wants them.
-  void place() {
+  Status place() {
     const int end = static_cast<int>(s_.stages.size());
     std::vector<int> first(graph_.values.size(), -1), last(graph_.values.size(), -1);
     for (int i = 0; i < end; ++i) {
@@ -259,12 +320,13 @@ class Specializer {
     }
     for (int i = 0; i < end; ++i) take_over(i, claimed, &first, &last);
 
+    const Sides sides = sides_of(graph_, s_);
     std::vector<Interval> intervals;
     std::vector<int32_t> ids;
     for (size_t id = 0; id < graph_.values.size(); ++id) {
       const bool own = s_.roots[id] == static_cast<int32_t>(id) &&
                        s_.states[id] == ValueState::kPlaced && first[id] >= 0 && !claimed[id];
-      if (!own) continue;
+      if (!own || (has_device_ && !sides.host[id])) continue;
       const TensorType& type = s_.values[id].type;
       intervals.push_back(
           {type.shape.elements() * element_bytes(type.dtype), first[id], last[id], 0});
@@ -281,6 +343,11 @@ class Specializer {
         s_.operands.push_back(id == kNone ? -1 : static_cast<int32_t>(root(id)));
       for (ValueId id : node.outputs) s_.operands.push_back(static_cast<int32_t>(root(id)));
     }
+    if (has_device_) {
+      LMN_ASSIGN_OR_RETURN(s_.device,
+                           make_device_part(graph_, s_, *accelerator_, sides, first, last));
+    }
+    return {};
   }
 
   // For any order in which the tasks may run.
@@ -369,19 +436,26 @@ class Specializer {
   const AllocateFn& allocate_;
   const int workers_;
   const Runner runner_;
-  bool has_tasks_ = false;
+  const Accelerator* const accelerator_;
+  bool has_tasks_ = false, has_device_ = false;
+  std::unordered_set<graph::NodeId> keep_on_host_;
   Specialization& s_;
   std::vector<bool> is_folded_, needed_;
 };
 
 }  // namespace
 
+Frame::Frame() = default;
+Frame::~Frame() = default;
+int64_t Frame::bytes() const {
+  return static_cast<int64_t>(arena.bytes() + (device == nullptr ? 0 : device->arena.bytes()));
+}
+
 Specialization::Specialization() = default;
 Specialization::~Specialization() {
   if (cache == nullptr) return;
   int64_t bytes = owned_bytes;
-  for (const std::unique_ptr<Frame>& frame : frames)
-    bytes += static_cast<int64_t>(frame->arena.bytes());
+  for (const std::unique_ptr<Frame>& frame : frames) bytes += frame->bytes();
   cache->add(-bytes);
 }
 
@@ -475,11 +549,12 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
     std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
-    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache, int workers, Runner runner) {
+    const AllocateFn& allocate, std::shared_ptr<FrameCache> cache, int workers, Runner runner,
+    const Accelerator* accelerator) {
   auto s = std::make_shared<Specialization>();
   s->input_types = std::move(input_types);
   LMN_RETURN_IF_ERROR(
-      Specializer(graph, kernels, prepared, allocate, workers, runner, s.get()).run());
+      Specializer(graph, kernels, prepared, allocate, workers, runner, accelerator, s.get()).run());
   s->cache = std::move(cache);
   s->cache->add(s->owned_bytes);
   return std::shared_ptr<const Specialization>(std::move(s));

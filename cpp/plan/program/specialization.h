@@ -33,6 +33,7 @@ enum class ValueState : uint8_t { kUnused, kKnown, kPlaced, kLate };
 struct ProgramStage {
   graph::NodeId node = 0;
   bool late = false;
+  bool on_device = false;       // of the program (device_part.h): its kernel is queued there
   bool barrier_before = false;  // the team waits, as an earlier stage touches the same bytes
   double cost = 0;              // nanoseconds on one core, roughly
   ops::TensorKernel kernel;     // not of late stages
@@ -55,6 +56,9 @@ class FrameCache {
 };
 
 struct Frame;
+struct DeviceFrame;
+struct DevicePart;
+struct Accelerator;
 
 struct Specialization {
   std::vector<ops::TensorType> input_types;
@@ -79,6 +83,7 @@ struct Specialization {
   // Not null: the stages run as tasks of these numbers; the arena is laid out for it.
   std::unique_ptr<const parallel::TaskGraph> tasks;
   int64_t owned_bytes = 0;
+  std::unique_ptr<const DevicePart> device;  // null: all of it runs on the host
 
   std::shared_ptr<FrameCache> cache;  // has been told of owned_bytes and of the frames
   mutable std::mutex mutex;           // of frames
@@ -90,6 +95,10 @@ struct Specialization {
 
 // What one run works in. Reused by the next.
 struct Frame {
+  Frame();
+  ~Frame();
+  int64_t bytes() const;
+
   std::unique_ptr<parallel::TaskGraphRun> tasks;  // of a specialisation that has tasks
   DeviceBlock arena;                              // placements, then the workers' scratch
   std::vector<std::byte*> table;                  // of every root
@@ -97,7 +106,8 @@ struct Frame {
   std::atomic<const char*> failure{nullptr};
   // A worker saw that the run is to stop; relaxed: the others see it a stage later at worst.
   std::atomic<bool> stopped{false};
-  int workers = 0;  // that the scratch suffices for
+  int workers = 0;                      // that the scratch suffices for
+  std::unique_ptr<DeviceFrame> device;  // of a specialisation that has a device
 };
 
 // Of one element, in bytes.
@@ -108,12 +118,12 @@ Result<int64_t> tensor_bytes(DType dtype, const Shape& shape);
 using AllocateFn = ops::AllocateTensor;
 
 // What makes a specialisation. The errors are those of inference and binding. `prepared`: of every
-// node, or empty.
+// node, or empty. `accelerator`: null, or a device that runs the nodes that it has kernels for.
 Result<std::shared_ptr<const Specialization>> make_specialization(
     const graph::Graph& graph, const ops::TensorKernels& kernels,
     std::span<const std::shared_ptr<const void>> prepared, std::vector<ops::TensorType> input_types,
     const AllocateFn& allocate, std::shared_ptr<FrameCache> cache, int workers = 1,
-    Runner runner = Runner::kAuto);
+    Runner runner = Runner::kAuto, const Accelerator* accelerator = nullptr);
 
 // Computes a node whose inputs are all known now; outputs are allocated. For specialisations, late
 // stages and constant folding. Not for control operators.

@@ -68,6 +68,8 @@ Status bind_attention(const Binding& b) {
     if (node.has(4 + i)) params.factor_types[i] = node.dtype(4 + i);
   }
   params.scale = node.number("scale", 1.0f);
+  b.kernel.cost =
+      1 + static_cast<double>(y.elements() * params.keys) / 500;  // nanoseconds, roughly
   b.kernel.set([params](const ops::Operands& io, const ops::Worker& worker) {
     AttentionParams p = params;
     p.q = io.input<std::byte>(0);

@@ -115,6 +115,7 @@ Status bind_product(const Binding& b, const Factor& x, const Factor& w, Epilogue
   const bool few = block_count(kManyRows) < kBusyBlocks;
   const int64_t chunks = simt::div_up(x.columns, kChunk);
   const bool splits = chunks > 1 && block_count(few ? kFewRows : kManyRows) < kBusyBlocks / 2;
+  b.kernel.cost = 1 + static_cast<double>(outputs * x.columns) / 1000;  // nanoseconds, roughly
   if (splits) b.kernel.scratch_bytes = static_cast<size_t>(chunks * outputs) * sizeof(float);
   b.kernel.set([=](const ops::Operands& io, const ops::Worker& worker) {
     ProductParams p = params;
