@@ -52,6 +52,7 @@ LMN_DEVICE void fetch_rows(const void* x, DType type, const HeadStrides& s, uint
 }
 
 LMN_KERNEL(kAttentionThreads, 4) void dot_attention(AttentionParams p) {
+  simt::wait_for_previous();
   float* q = reinterpret_cast<float*>(simt::shared_memory());  // [kQueries][dim]
   float* k = q + kQueries * p.dim;                             // [kKeys][dim + 1]
   float* v = k + kKeys * (p.dim + 1);                          // [kKeys][value_dim]

@@ -25,6 +25,7 @@ struct CopyParams {
 template <typename T>
 LMN_KERNEL(kCopyThreads, 4)
 void copy_units(CopyParams p) {
+  simt::wait_for_previous();
   uint32_t i = static_cast<uint32_t>(simt::block_x()) * kCopyThreads +
                static_cast<uint32_t>(simt::thread_index());
   if (i >= p.count) return;
@@ -44,6 +45,7 @@ void copy_units(CopyParams p) {
 template <typename T>
 LMN_KERNEL(kCopyThreads, 4)
 void copy_transposed(CopyParams p) {
+  simt::wait_for_previous();
   T* tile = reinterpret_cast<T*>(simt::shared_memory());  // [kTile][kTile + 1]
   const int last = p.rank - 1, rows_at = p.rank - 2;
   const uint32_t rows = p.sizes[rows_at], columns = p.sizes[last];

@@ -244,6 +244,7 @@ LMN_DEVICE void run_step(const StepsParams& p, const ElementStep& step,
 template <typename C>
 LMN_KERNEL(kStepThreads, 4)
 void element_steps(StepsParams p) {
+  simt::wait_for_previous();
   C* buffers = reinterpret_cast<C*>(simt::shared_memory());
   const uint32_t first =
       static_cast<uint32_t>(simt::block_x()) * (kStepThreads * kElementsOfThread) +

@@ -25,6 +25,7 @@ struct GatherParams {
 template <typename T>
 LMN_KERNEL(kGatherThreads, 4)
 void gather_units(GatherParams p) {
+  simt::wait_for_previous();
   const uint32_t i = static_cast<uint32_t>(simt::block_x()) * kGatherThreads +
                      static_cast<uint32_t>(simt::thread_index());
   if (i >= p.elements) return;

@@ -43,6 +43,7 @@ LMN_DEVICE float norm_input(const NormParams& p, uint32_t row, uint32_t i) {
 }
 
 LMN_KERNEL(kGroupThreads, 4) void normalize(NormParams p) {
+  simt::wait_for_previous();
   const Group group(p.form);
   const uint32_t row = group.output, columns = row < p.rows ? p.columns : 0;
   const auto n = static_cast<float>(p.columns);

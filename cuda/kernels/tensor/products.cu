@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/tensor/half_products.cuh"
 #include "cuda/kernels/tensor/products.cuh"
 #include "cuda/kernels/tensor/tensor_kernels.h"
 #include "cuda/kernels/tensor/walk.h"
@@ -55,10 +57,31 @@ constexpr int64_t kFewRows = 16, kManyRows = 64;
 // Blocks that keep a GPU busy: two on each of the 132 multiprocessors of an H200.
 constexpr int64_t kBusyBlocks = 264;
 
+// Whether matrix instructions take the operands as they lie: in units of 16 bytes.
+bool suits_half_product(const ProductParams& p) {
+  if (p.x_type != p.w_type || (p.x_type != DType::kF16 && p.x_type != DType::kBF16)) return false;
+  const auto whole = [](uint32_t elements) { return elements % kUnit == 0; };
+  bool suits = p.x_inner == 1 && whole(p.inner) && whole(p.x_row) && p.inner > 0;
+  suits &= (p.w_column == 1 && whole(p.w_inner) && whole(p.columns)) ||
+           (p.w_inner == 1 && whole(p.w_column));
+  for (int d = 0; d < p.batch_rank; ++d) suits &= whole(p.x_batch[d]) && whole(p.w_batch[d]);
+  return suits;
+}
+
 template <int kRows>
-void launch_product(const ProductParams& p, ops::LaunchQueue& queue) {
+void launch_product(const ProductParams& p, bool by_matrices, ops::LaunchQueue& queue) {
   const int64_t chunks = p.partial == nullptr ? 1 : simt::div_up(p.inner, kChunk);
   const int64_t tiles = simt::div_up(p.columns, kProductColumns) * simt::div_up(p.rows, kRows);
+  if (by_matrices) {
+    const simt::LaunchShape shape{blocks(tiles * chunks * p.batches), 1, 1, kHalfThreads,
+                                  kHalfShared<kRows>};
+    if (p.x_type == DType::kBF16) {
+      simt::launch<half_product<true, kRows>>(queue, shape, p);
+    } else {
+      simt::launch<half_product<false, kRows>>(queue, shape, p);
+    }
+    return;
+  }
   constexpr uint32_t kShared = sizeof(float) * kProductDepth * (kRows + 4 + kProductColumns + 4);
   simt::launch<product<kRows>>(
       queue, {blocks(tiles * chunks * p.batches), 1, 1, kProductThreads, kShared}, p);
@@ -114,6 +137,7 @@ Status bind_product(const Binding& b, const Factor& x, const Factor& w, Epilogue
   };
   const bool few = block_count(kManyRows) < kBusyBlocks;
   const int64_t chunks = simt::div_up(x.columns, kChunk);
+  const bool by_matrices = suits_half_product(params);
   const bool splits = chunks > 1 && block_count(few ? kFewRows : kManyRows) < kBusyBlocks / 2;
   b.kernel.cost = 1 + static_cast<double>(outputs * x.columns) / 1000;  // nanoseconds, roughly
   if (splits) b.kernel.scratch_bytes = static_cast<size_t>(chunks * outputs) * sizeof(float);
@@ -127,9 +151,9 @@ Status bind_product(const Binding& b, const Factor& x, const Factor& w, Epilogue
     e.residual = operands.residual < 0 ? nullptr : io.input<std::byte>(operands.residual);
     e.y = io.output<std::byte>(0);
     if (few) {
-      launch_product<kFewRows>(p, *worker.queue);
+      launch_product<kFewRows>(p, by_matrices, *worker.queue);
     } else {
-      launch_product<kManyRows>(p, *worker.queue);
+      launch_product<kManyRows>(p, by_matrices, *worker.queue);
     }
     if (splits) {
       simt::launch<add_chunks>(

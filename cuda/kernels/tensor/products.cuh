@@ -79,11 +79,22 @@ LMN_DEVICE void finish_output(const Epilogue& e, uint32_t row, uint32_t column, 
   store(e.y, e.y_type, row * columns + column, v);
 }
 
+// What a block made of an output: all of it, or one chunk. `row` among those of all batches.
+LMN_DEVICE void put_output(const ProductParams& p, uint32_t chunk, uint32_t row, uint32_t column,
+                           float sum) {
+  if (p.partial == nullptr) {
+    finish_output(p.epilogue, row, column, p.columns, sum);
+  } else {
+    p.partial[(uint64_t{chunk} * p.batches * p.rows + row) * p.columns + column] = sum;
+  }
+}
+
 // A tile of kRows x kProductColumns; a thread has kRows / 16 rows and 4 columns of it. Tiles of all
 // columns come before those of the next rows, then chunks, then batches.
 template <int kRows>
 LMN_KERNEL(kProductThreads, 2)
 void product(ProductParams p) {
+  simt::wait_for_previous();
   constexpr int kOwnRows = kRows / 16, kOwnColumns = kProductColumns / 16;
   constexpr int kRowFetches = kRows * kProductDepth / kProductThreads;
   constexpr int kColumnFetches = kProductColumns * kProductDepth / kProductThreads;
@@ -192,19 +203,14 @@ void product(ProductParams p) {
     for (int c = 0; c < kOwnColumns; ++c) {
       const uint32_t at_column = column + own_column + static_cast<uint32_t>(c);
       if (at_column >= p.columns) break;
-      const uint32_t in_all = batch * p.rows + at_row;
-      if (p.partial == nullptr) {
-        finish_output(p.epilogue, in_all, at_column, p.columns, total[r][c]);
-      } else {
-        p.partial[(uint64_t{first_chunk} * p.batches * p.rows + in_all) * p.columns + at_column] =
-            total[r][c];
-      }
+      put_output(p, first_chunk, batch * p.rows + at_row, at_column, total[r][c]);
     }
   }
 }
 
 // The sums of the chunks of every output, added in their order.
 LMN_KERNEL(kProductThreads, 4) void add_chunks(ProductParams p) {
+  simt::wait_for_previous();
   const uint32_t outputs = p.batches * p.rows * p.columns;
   const uint32_t i = static_cast<uint32_t>(simt::block_x()) * kProductThreads +
                      static_cast<uint32_t>(simt::thread_index());

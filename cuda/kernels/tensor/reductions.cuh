@@ -119,6 +119,7 @@ LMN_DEVICE int64_t finish(Reduction r, int64_t sum, int64_t, uint32_t terms) {
 template <typename C>
 LMN_KERNEL(kGroupThreads, 4)
 void reduce(ReduceParams p) {
+  simt::wait_for_previous();
   const Group group(p.form);
   const uint32_t base = offset_of(group.output, p.kept_rank, p.kept_sizes, p.kept_strides);
   C shift = 0;
@@ -145,6 +146,7 @@ struct SoftmaxParams {
 };
 
 LMN_KERNEL(kGroupThreads, 4) void softmax(SoftmaxParams p) {
+  simt::wait_for_previous();
   const Group group(p.form);
   const uint32_t outer = group.output / p.inner;
   const uint32_t base = outer * p.terms * p.inner + (group.output - outer * p.inner);

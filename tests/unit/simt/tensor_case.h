@@ -145,6 +145,13 @@ class DeviceCase {
     for (size_t i = 0; i < results_.size(); ++i)
       EXPECT(std::memcmp(in_place[i].data, results_[i].data, bytes(results_[i])) == 0);
   }
+  // On the device alone.
+  void run_on_device() {
+    infer();
+    ops::TensorKernel kernel;
+    ASSERT_OK(bind_on_device(&kernel));
+    failure_ = run(kernel, true, -1, &results_);
+  }
   const std::string& failure() const { return failure_; }
   const Tensor& result(int i = 0) const { return results_[static_cast<size_t>(i)]; }
   size_t result_bytes(int i = 0) const { return bytes(result(i)); }

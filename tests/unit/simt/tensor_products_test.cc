@@ -89,6 +89,48 @@ TEST(linears_take_bias_activation_and_residual_along) {
   EXPECT(row_by_row.refusal().find("residual broadcasts") != std::string::npos);
 }
 
+// By matrix instructions, weights dense either way, and what is no whole tile.
+TEST(products_of_halves) {
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    for (const int64_t transposed : {0, 1}) {
+      const auto product = [&](int64_t batch, int64_t rows, int64_t inner, int64_t columns) {
+        const Shape w = transposed != 0 ? Shape{columns, inner} : Shape{inner, columns};
+        DeviceCase("com.microsoft.FusedMatMul", {{"transB", transposed}})
+            .in<float>({batch, rows, inner}, some_numbers(batch * rows * inner, 1), type)
+            .in<float>(w, some_numbers(inner * columns, 2), type)
+            .within(1e-3, 2e-2)
+            .check();
+      };
+      product(1, 1, 8, 8);
+      product(1, 19, 72, 72);
+      product(2, 5, 40, 136);
+      product(1, 3, 600, 16);  // two chunks
+    }
+    DeviceCase("MatMul")
+        .in<float>({3, 5, 16}, some_numbers(240, 1), type)
+        .in<float>({3, 16, 24}, some_numbers(1152, 2), type)
+        .within(1e-3, 1e-2)
+        .check();
+  }
+}
+
+TEST(bits_of_a_row_of_halves_do_not_depend_on_the_others) {
+  constexpr int64_t kInner = 1040, kColumns = 200;
+  const std::vector<float> x = some_numbers(1100 * kInner, 1),
+                           w = some_numbers(kInner * kColumns, 2);
+  std::vector<uint16_t> first;
+  for (const int64_t rows : {1, 17, 1100}) {
+    DeviceCase c("MatMul");
+    c.in<float>({rows, kInner}, {x.begin(), x.begin() + rows * kInner}, DType::kBF16)
+        .in<float>({kInner, kColumns}, w, DType::kBF16)
+        .within(1e-2, 1e-1);
+    rows == 1100 ? c.run_on_device() : c.check();
+    const auto* y = c.result().as<uint16_t>();
+    if (first.empty()) first.assign(y, y + kColumns);
+    EXPECT(std::memcmp(first.data(), y, sizeof(uint16_t) * kColumns) == 0);
+  }
+}
+
 // Among 1, 17 and 300 rows: different tiles, and chunks made by one block or by several.
 TEST(bits_of_a_row_do_not_depend_on_the_others) {
   constexpr int64_t kInner = 1200, kColumns = 70;
