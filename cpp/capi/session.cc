@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exports of lmnative/session.h: a model file becomes a graph, the graph a program on the CPU.
+// Exports of lmnative/session.h: a model file becomes a graph, the graph a program.
 #include "lmnative/session.h"
 
 #include <cstring>
 #include <mutex>
 
+#include "capi/devices.h"
 #include "capi/options.h"
 #include "capi/session_object.h"
 #include "capi/session_value.h"
@@ -56,7 +57,15 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
                  given.max_queue, kMostQueue);
   LMN_RETURN_IF_ERROR(check_reserved(given.reserved, "lmn_session_options.reserved"));
   auto session = std::make_shared<Session>();
-  LMN_ASSIGN_OR_RETURN(session->device, cpu::create_cpu_device(""));
+  plan::ProgramOptions options;
+  LMN_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
+                       open_device(given.device == nullptr ? "" : given.device));
+  if (device->is_host()) {
+    session->device = std::move(device);
+  } else {
+    options.accelerator = std::move(device);
+    LMN_ASSIGN_OR_RETURN(session->device, cpu::create_cpu_device(""));
+  }
   session->threads = given.threads > 0 ? given.threads : parallel::default_thread_count();
   if (session->threads > 1) {
     LMN_ASSIGN_OR_RETURN(session->team,
@@ -66,7 +75,6 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   if (optimize.value_or(true)) {
     LMN_ASSIGN_OR_RETURN(graph, graph::optimize(std::move(graph), pass_options(session->device)));
   }
-  plan::ProgramOptions options;
   if (given.max_shapes > 0) options.max_specializations = given.max_shapes;
   options.max_arena_bytes = static_cast<int64_t>(
       std::min<uint64_t>(given.max_arena_bytes, std::numeric_limits<int64_t>::max()));
@@ -265,6 +273,9 @@ lmn_status lmn_session_info_get(const lmn_session* session, lmn_session_info* ou
     filled.lockstep_shapes = static_cast<uint32_t>(counts.lockstep);
     filled.graph_shapes = static_cast<uint32_t>(counts.task_graph);
     filled.batches = session->submitter->batches() ? 1 : 0;
+    const plan::Program::PlaceCounts places = session->object->program->place_counts();
+    filled.device_operators = static_cast<uint32_t>(places.device);
+    filled.host_operators = static_cast<uint32_t>(places.host);
     write_output(filled, out);
     return {};
   });

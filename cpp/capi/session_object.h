@@ -20,7 +20,7 @@ namespace lmn::capi {
 
 // What sessions, bindings and runs share.
 struct Session {
-  std::shared_ptr<Device> device;
+  std::shared_ptr<Device> device;              // the host's
   std::unique_ptr<parallel::ThreadTeam> team;  // null: the calling thread alone
   std::mutex team_mutex;
   graph::Graph imported;  // as the file has it, for those who ask; shares its constants

@@ -39,6 +39,12 @@ typedef struct lmn_session_options {
   uint32_t max_batch;       /* rows of such a run; 0: 64 */
   uint32_t max_queue;       /* submitted runs that have not ended; 0: 1024 */
   uint32_t reserved;
+  /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA device or
+   * the N-th, from 0, of those that CUDA shows to the process. Operators that the device has no
+   * kernel for, and subgraphs, run on the CPU; values are copied between the two, inputs and
+   * outputs are memory of the host. Results are reproducible on each kind of device; between kinds
+   * they differ in the last bits. Read during create. */
+  const char *device;
 } lmn_session_options;
 
 #define LMN_RUNNER_AUTO 0
@@ -49,8 +55,8 @@ typedef struct lmn_session_options {
 #define LMN_RUNNER_GRAPH 2
 
 /* Opens the ONNX file at `path`, operator sets 7 and newer. Weights stay in the mapped file.
- * `options` may be NULL. LMN_UNSUPPORTED lists operators that are not known; LMN_CORRUPT names the
- * field that is damaged. */
+ * `options` may be NULL. LMN_UNSUPPORTED lists operators that are not known, or
+ * says why there is no such device; LMN_CORRUPT names the field that is damaged. */
 LMN_API lmn_status lmn_session_create(const char *path, const lmn_session_options *options,
                                       lmn_session **session, lmn_error **err);
 /* The same for a model in memory, which is copied. */
@@ -70,6 +76,10 @@ typedef struct lmn_session_info {
       lockstep_shapes; /* combinations of input shapes that are prepared now, by their runner */
   uint32_t graph_shapes;
   uint32_t batches; /* 1: runs may be joined, as batch_window_us asks for and the model allows */
+  uint32_t device_operators; /* of the combination of input shapes that ran last: how many of its
+                                operators run on the device that is not the CPU, and how many on
+                                the CPU */
+  uint32_t host_operators;
   uint32_t reserved;
 } lmn_session_info;
 /* How many inputs and outputs the model has, how many threads the session, and how it runs. */

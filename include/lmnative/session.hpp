@@ -135,6 +135,7 @@ struct SessionOptions {
   uint32_t batch_window_us = 0;
   uint32_t max_batch = 0;
   uint32_t max_queue = 0;
+  std::string device{};  // "cpu", "cuda", "cuda:N"
 };
 
 // An ONNX model. Any number of threads may run one.
@@ -257,6 +258,7 @@ class Session {
     given.batch_window_us = options.batch_window_us;
     given.max_batch = options.max_batch;
     given.max_queue = options.max_queue;
+    given.device = options.device.c_str();
     return given;
   }
 

@@ -86,10 +86,13 @@ class Session:
             them, where no operator of the model mixes rows; default 0: not at all. Results are the same.
         max_batch: Rows of such a run; default 0: 64.
         max_queue: Runs of run_async that have not ended; default 0: 1024.
+        device: Where the model runs: "cpu" (default), "cuda", or "cuda:N", the N-th NVIDIA device from 0. Operators
+            that the device has no kernel for run on the CPU. Results are reproducible on each kind of device; between
+            kinds they differ in the last bits.
 
     Raises:
         NotFoundError, CorruptError: no such file; a damaged one.
-        UnsupportedError: operators that this version does not have, by name.
+        UnsupportedError: operators that this version does not have, by name; why there is no such device.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Session:
         batch_window_us: int = 0,
         max_batch: int = 0,
         max_queue: int = 0,
+        device: str = "cpu",
     ) -> None:
         """Opens the model; arguments and errors are described with the class."""
         import os
@@ -114,6 +118,8 @@ class Session:
 
         if runner not in _RUNNERS:
             raise InvalidArgumentError(f"runner is {runner!r}; it is one of {', '.join(map(repr, _RUNNERS))}")
+        if not isinstance(device, str):
+            raise TypeError(f"device must be a str, not {type(device).__name__}")
         is_path = isinstance(model, (str, os.PathLike))
         if isinstance(model, Graph):
             source = model._handle
@@ -132,6 +138,7 @@ class Session:
             integer("batch_window_us", batch_window_us, 0, 2**32 - 1),
             integer("max_batch", max_batch, 0, 2**32 - 1),
             integer("max_queue", max_queue, 0, 2**32 - 1),
+            device,
         )
         self._inputs = self._handle.inputs()
         self._outputs = self._handle.outputs()
@@ -194,13 +201,20 @@ class Session:
     @property
     def runners(self) -> dict[str, int]:
         """How many combinations of input shapes are prepared, by the runner that was chosen for them."""
-        lockstep, graph, _ = self._handle.plan()
+        lockstep, graph, *_ = self._handle.plan()
         return {"lockstep": lockstep, "graph": graph}
 
     @property
     def batches(self) -> bool:
         """Whether runs are joined: `batch_window_us` asks for it, and the model allows it."""
         return self._handle.plan()[2]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """How many operators run on `device`, where that is not the CPU, and how many on the CPU, in the combination of
+        input shapes that ran last."""
+        device, cpu = self._handle.plan()[3:]
+        return {"device": device, "cpu": cpu}
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Binding:
         """Fixes the arrays that runs read and write, and prepares them; Binding.run() runs.

@@ -73,7 +73,8 @@ class Session {
   Session(const py::object& source, bool is_path, int32_t threads, uint32_t optimize,
           uint32_t max_shapes, uint64_t max_arena_bytes,
           const std::optional<std::string>& base_folder, uint32_t max_run_ms, uint32_t runner,
-          uint32_t batch_window_us, uint32_t max_batch, uint32_t max_queue) {
+          uint32_t batch_window_us, uint32_t max_batch, uint32_t max_queue,
+          const std::string& device) {
     auto options = sized<lmn_session_options>();
     options.threads = threads;
     options.optimize = optimize;
@@ -85,6 +86,7 @@ class Session {
     options.batch_window_us = batch_window_us;
     options.max_batch = max_batch;
     options.max_queue = max_queue;
+    options.device = device.c_str();
     const Graph* graph = py::isinstance<Graph>(source) ? &source.cast<const Graph&>() : nullptr;
     const lmn_graph* handle = graph == nullptr ? nullptr : graph->get();
     const std::string_view bytes =
@@ -167,13 +169,14 @@ class Session {
     return results;
   }
 
-  // Combinations of input shapes that are prepared: in lockstep, as a task graph; and whether runs
-  // are joined.
+  // Combinations of input shapes that are prepared: in lockstep, as a task graph; whether runs are
+  // joined; operators on the device that is not the CPU, and on the CPU.
   py::tuple plan() const {
     auto info = sized<lmn_session_info>();
     ErrorSlot error;
     check(lmn_session_info_get(session_.get(), &info, error.out()), error);
-    return py::make_tuple(info.lockstep_shapes, info.graph_shapes, info.batches != 0);
+    return py::make_tuple(info.lockstep_shapes, info.graph_shapes, info.batches != 0,
+                          info.device_operators, info.host_operators);
   }
 
   py::list ports(bool input) const {
@@ -364,7 +367,7 @@ void bind_session(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init<const py::object&, bool, int32_t, uint32_t, uint32_t, uint64_t,
                     const std::optional<std::string>&, uint32_t, uint32_t, uint32_t, uint32_t,
-                    uint32_t>())
+                    uint32_t, const std::string&>())
       .def("set_converters", &Session::set_converters)
       .def("run", &Session::run)
       .def("submit", &Session::submit, py::keep_alive<0, 1>())

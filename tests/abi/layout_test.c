@@ -327,7 +327,7 @@ FIELD(lmn_server_info, failed, 64, 8);
 FIELD(lmn_server_info, aborted, 72, 8);
 FIELD(lmn_server_info, log_lost, 80, 8);
 
-SIZE(lmn_session_options, 56);
+SIZE(lmn_session_options, 64);
 FIELD(lmn_session_options, struct_size, 0, 4);
 FIELD(lmn_session_options, threads, 4, 4);
 FIELD(lmn_session_options, max_shapes, 8, 4);
@@ -340,8 +340,9 @@ FIELD(lmn_session_options, batch_window_us, 40, 4);
 FIELD(lmn_session_options, max_batch, 44, 4);
 FIELD(lmn_session_options, max_queue, 48, 4);
 FIELD(lmn_session_options, reserved, 52, 4);
+FIELD(lmn_session_options, device, 56, 8);
 
-SIZE(lmn_session_info, 32);
+SIZE(lmn_session_info, 40);
 FIELD(lmn_session_info, struct_size, 0, 4);
 FIELD(lmn_session_info, input_count, 4, 4);
 FIELD(lmn_session_info, output_count, 8, 4);
@@ -349,7 +350,9 @@ FIELD(lmn_session_info, threads, 12, 4);
 FIELD(lmn_session_info, lockstep_shapes, 16, 4);
 FIELD(lmn_session_info, graph_shapes, 20, 4);
 FIELD(lmn_session_info, batches, 24, 4);
-FIELD(lmn_session_info, reserved, 28, 4);
+FIELD(lmn_session_info, device_operators, 28, 4);
+FIELD(lmn_session_info, host_operators, 32, 4);
+FIELD(lmn_session_info, reserved, 36, 4);
 
 SIZE(lmn_port_info, 160);
 FIELD(lmn_port_info, struct_size, 0, 4);

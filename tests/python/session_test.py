@@ -333,6 +333,18 @@ def test_sequences_and_optionals():
         assert session.run(None, feeds)[0].item() is there
 
 
+def test_devices(a):
+    session = lmnative.Session(MODEL, device="cpu")
+    session.run(None, {"A": a})
+    assert session.places["device"] == 0 < session.places["cpu"]
+    with pytest.raises(lmnative.UnsupportedError, match="cuda:1000"):  # on no machine
+        lmnative.Session(MODEL, device="cuda:1000")
+    with pytest.raises(lmnative.InvalidArgumentError, match='device is "gpu"'):
+        lmnative.Session(MODEL, device="gpu")
+    with pytest.raises(TypeError, match="device must be a str, not int"):
+        lmnative.Session(MODEL, device=0)
+
+
 def test_async_runs(a):
     with_batches = lmnative.Session(MODEL, batch_window_us=2000, max_batch=8)
     assert with_batches.batches

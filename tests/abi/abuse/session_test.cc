@@ -197,6 +197,12 @@ TEST(session_wrong_files_and_options) {
   options.optimize = 9;
   EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "optimize",
                  lmn_session_create(kModel, &options, &session, err));
+  options = sized<lmn_session_options>();
+  options.device = "gpu";
+  EXPECT_FAILURE(LMN_INVALID_ARGUMENT, "device is \"gpu\"",
+                 lmn_session_create(kModel, &options, &session, err));
+  options.device = "cuda:1000";  // on no machine
+  EXPECT_FAILURE(LMN_UNSUPPORTED, "cuda:1000", lmn_session_create(kModel, &options, &session, err));
   struct {
     lmn_session_options known;
     uint64_t added_later;

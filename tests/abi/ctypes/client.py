@@ -75,8 +75,8 @@ Attribute = struct(
 SessionOptions = struct(
     "lmn_session_options", ("struct_size", c.c_uint32), ("threads", c.c_int32),
     *fields(c.c_uint32, "max_shapes optimize"), ("max_arena_bytes", c.c_uint64),
-    ("base_folder", c.c_char_p), *fields(c.c_uint32, "max_run_ms runner batch_window_us max_batch max_queue reserved")
-    )  # fmt: skip
+    ("base_folder", c.c_char_p), *fields(c.c_uint32, "max_run_ms runner batch_window_us max_batch max_queue reserved"),
+    ("device", c.c_char_p))  # fmt: skip
 PortInfo = struct(
     "lmn_port_info", ("struct_size", c.c_uint32), ("kind", c.c_int32), *fields(c.c_char_p, "name dtype"),
     ("ndim", c.c_int32), ("reserved", c.c_uint32), ("shape", c.c_int64 * 8), ("symbols", c.c_char_p * 8)

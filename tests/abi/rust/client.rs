@@ -74,7 +74,7 @@ mod lmn {
         session_options {
             struct_size: u32, threads: i32, max_shapes: u32, optimize: u32, max_arena_bytes: u64,
             base_folder: *const c_char, max_run_ms: u32, runner: u32, batch_window_us: u32,
-            max_batch: u32, max_queue: u32, reserved: u32,
+            max_batch: u32, max_queue: u32, reserved: u32, device: *const c_char,
         }
         port_info {
             struct_size: u32, kind: i32, name: *const c_char, dtype: *const c_char, ndim: i32, reserved: u32,
