@@ -128,8 +128,9 @@ def configuration(gpu: dict[str, str]) -> list[str]:
     boost = EXTRA / "cmeel.prefix" / "include"
     if boost.exists():
         options.append(f"-DLMN_BOOST_INCLUDE={boost}")
-    if (EXTRA / "pybind11").exists():
-        options.append(f"-Dpybind11_DIR={EXTRA / 'pybind11' / 'share' / 'cmake' / 'pybind11'}")
+    code, folder = execute((sys.executable, "-c", "import pybind11; print(pybind11.get_cmake_dir())"), 60)
+    if code == 0:
+        options.append(f"-Dpybind11_DIR={folder.strip()}")
     return options
 
 
