@@ -103,7 +103,7 @@ target_include_directories(lmn_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR} cpp)
 # The order and the rounding of operations are part of the contract (DESIGN section 7): nothing is contracted, on either side.
 target_compile_options(lmn_cuda_kernels PRIVATE
   --expt-relaxed-constexpr -fmad=false -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-semantic-interposition
-  "SHELL:-Xfatbin -compress-all" "SHELL:-Xptxas -v" "SHELL:--threads 2")
+  "SHELL:-Xfatbin -compress-all" "SHELL:-Xptxas -v,-warn-spills" "SHELL:--threads 2")
 if(LMN_WERROR)
   target_compile_options(lmn_cuda_kernels PRIVATE "SHELL:-Werror all-warnings" -Xcompiler=-Werror)
 endif()
