@@ -2,7 +2,7 @@
 #
 # The CUDA device without CUDA: its kernels, compiled by the host's compiler and run by tests/simt. Needs no toolkit.
 # lmn_simt has the kernels and their table, the executor, and what the device stands on.
-if(NOT TARGET lmn_core OR NOT TARGET lmn_memory OR NOT TARGET lmn_ops)
+if(CMAKE_CROSSCOMPILING OR NOT TARGET lmn_core OR NOT TARGET lmn_memory OR NOT TARGET lmn_ops)
   return()
 endif()
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS cuda/kernels/*.cu cuda/kernels/*.cc)
@@ -59,8 +59,9 @@ if(TARGET lmn_plan)
   set_tests_properties(unit_simt PROPERTIES LABELS cuda)
 endif()
 
-# device_tests: plans and engines on that device.
-if(TARGET lmn_engine AND TARGET lmn_models)
+# device_tests: plans and engines on that device. Not under a sanitizer, where a model takes minutes: kernels are tested there
+# by conformance, the engine by its own tests.
+if(TARGET lmn_engine AND TARGET lmn_models AND NOT LMN_SANITIZE)
   file(GLOB sources CONFIGURE_DEPENDS tests/unit/device/*_test.cc)
   add_executable(device_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources} cpp/capi/placement.cc
                  cpp/capi/available_memory.cc)
