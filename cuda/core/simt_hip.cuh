@@ -38,7 +38,6 @@ LMN_DEVICE std::byte* shared_memory() {
   extern __shared__ __align__(128) unsigned char lmn_shared_memory[];
   return reinterpret_cast<std::byte*>(lmn_shared_memory);
 }
-LMN_DEVICE void wait_for_previous() {}  // kernels of a stream do not overlap
 LMN_DEVICE void sync_block() { __syncthreads(); }
 LMN_DEVICE void sync_warp() {
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
