@@ -61,8 +61,8 @@ struct KernelTable {
   // type.
   Result<DType> (*linear_input_type)(DType weight, int64_t columns, bool precise) = nullptr;
 
-  // Whether a Linear takes the Quantize behind it along (LinearArgs::y_quantized).
-  bool linear_quantizes = false;
+  // Whether Linear and PagedAttention take the Quantize behind them along (their y_quantized).
+  bool fuses_quantize = false;
 
   // Layout of a packed matrix: everything but `data`. UNSUPPORTED or INVALID_ARGUMENT names type or
   // shape.

@@ -102,7 +102,7 @@ struct LinearArgs {
   float* y;  // [rows, n], or [rows, n / 2] where weight->interleaved: y = silu(first half) * second
              // half
   // Null, or where quantize(y) goes as well, rows of columns that are a multiple of 32, on devices
-  // that do both at once (KernelTable::linear_quantizes).
+  // that do both at once (KernelTable::fuses_quantize).
   std::byte* y_quantized;
   DType y_quantized_type;
 };
@@ -161,6 +161,8 @@ struct AttentionArgs {
   float* y;  // [rows, heads * head_dim]
   int64_t heads;
   float scale;
+  std::byte* y_quantized;  // as in LinearArgs
+  DType y_quantized_type;
 };
 
 struct SiluMulArgs {

@@ -193,7 +193,8 @@ class LayoutMaker {
   bool is_fused(const Node& node, int stage) const {
     if (!fuse_quantize_ || node.op != graph::Op::kQuantize || stage == 0) return false;
     const Node& before = graph_.node(layout_.stages[static_cast<size_t>(stage) - 1]);
-    return before.op == graph::Op::kLinear && before.outputs[0] == node.inputs[0];
+    return (before.op == graph::Op::kLinear || before.op == graph::Op::kPagedAttention) &&
+           before.outputs[0] == node.inputs[0];
   }
 
   Status require_changeable(const Node& node, ValueId x, int stage) const {

@@ -57,7 +57,8 @@ struct Layout {
 
 // UNSUPPORTED names a value that is read after an operator has changed it in place, or a symbol
 // that plans do not know.
-// `fuse_quantize`: a Quantize right behind the Linear whose result it reads is the Linear's.
+// `fuse_quantize`: a Quantize right behind the Linear or PagedAttention whose result it
+// reads is done there.
 Result<Layout> make_layout(const graph::Graph& graph, const Bounds& bounds, int workers,
                            bool fuse_quantize = false);
 

@@ -331,9 +331,16 @@ Status PlanImpl::bind(Binder* binder) {
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (!layout_.fused[i]) continue;
     const auto& quantize = *static_cast<const ops::QuantizeArgs*>(bound_.stages[i].args);
-    auto& linear = *static_cast<ops::LinearArgs*>(bound_.stages[i - 1].args);
-    linear.y_quantized = quantize.y.base;
-    linear.y_quantized_type = quantize.y_type;
+    const auto quantize_in = [&](auto* before) {
+      before->y_quantized = quantize.y.base;
+      before->y_quantized_type = quantize.y_type;
+    };
+    const BoundStage& before = bound_.stages[i - 1];
+    if (before.op == ops::Op::kLinear) {
+      quantize_in(static_cast<ops::LinearArgs*>(before.args));
+    } else {
+      quantize_in(static_cast<ops::AttentionArgs*>(before.args));
+    }
     stages_[i].kernel = nullptr;
   }
   return {};
@@ -395,7 +402,7 @@ Status PlanImpl::build(const graph::Graph& graph, parallel::ThreadTeam& team,
   LMN_RETURN_IF_ERROR(check_kernels(graph));
   LMN_RETURN_IF_ERROR(read_caches(graph));
   LMN_ASSIGN_OR_RETURN(layout_,
-                       make_layout(graph, bounds_, workers_, device_.kernels().linear_quantizes));
+                       make_layout(graph, bounds_, workers_, device_.kernels().fuses_quantize));
   const std::vector<int> kv_layer = kv_layers_of(graph);
   Binder binder(graph, layout_, kv_layer, &weights_, kv_.data());
   LMN_RETURN_IF_ERROR(binder.register_weights());

@@ -30,7 +30,7 @@ ops::KernelTable make_table() {
   table.shared_bytes = no_shared_bytes;
   table.workspace_bytes = attention_workspace_bytes;
   table.linear_input_type = linear_input_type;
-  table.linear_quantizes = true;
+  table.fuses_quantize = true;
   table.plan_pack = plan_pack;
   table.pack = pack;
   table.packed_range = packed_range;

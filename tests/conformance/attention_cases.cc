@@ -396,6 +396,21 @@ void add_attention(std::vector<Case>* cases, const AttentionShape& s) {
     memory.workspace = {a.rows, s.heads, s.head_dim, table_stride * s.page_tokens};
     memory.single_rows = leading_single_rows(a.sequence_index, a.rows);
     run_parts(table, Op::kPagedAttention, &a, parts, memory);
+    if (table.fuses_quantize && width % 32 == 0) {
+      const DType type = range.count % 2 == 0 ? DType::kQA16 : DType::kQA8;
+      // Together with Quantize, the bytes that it gives alone.
+      std::vector<float> again(y.size());
+      Bytes both(static_cast<size_t>(range.count * row_bytes(type, width))), apart(both.size());
+      ops::AttentionArgs with = a;
+      with.y = again.data();
+      with.y_quantized = both.data();
+      with.y_quantized_type = type;
+      run_parts(table, Op::kPagedAttention, &with, parts, memory);
+      const ops::QuantizeArgs alone{range.count, y.data(), {apart.data(), 0}, width, type};
+      run_parts(table, Op::kQuantize, &alone, parts);
+      if (again != y || std::memcmp(both.data(), apart.data(), both.size()) != 0)
+        return again.assign(1, NAN), again;  // of a length that the check refuses
+    }
     // With memory in common the same bits, whoever is last, and again with what a call leaves in
     // it.
     Bytes shared(table.shared_bytes(s.head_dim, group, parts));

@@ -120,7 +120,7 @@ std::vector<float> run_linear(LinearData& d, const KernelTable& table, Range ran
   a.y = y.data();
   if (range.count > 0 && !ops::validate(a).ok()) return {};
   run_parts(table, Op::kLinear, &a, parts, {table.scratch_bytes(0, 0, s.columns)});
-  if (!table.linear_quantizes || d.outputs % 32 != 0 || s.in_place) return y;
+  if (!table.fuses_quantize || d.outputs % 32 != 0 || s.in_place) return y;
   // Together with Quantize, the bytes that it gives alone.
   for (const DType type : {DType::kQA8, DType::kQA16}) {
     Bytes both(static_cast<size_t>(range.count * row_bytes(type, d.outputs)));

@@ -15,16 +15,20 @@ constexpr size_t kWorkspaceBytes = size_t{64} << 20;  // what is enough, if it h
 
 int64_t splits_of(int64_t context) { return std::max<int64_t>(1, simt::div_up(context, kSplit)); }
 
-// Partial results of a row; none where there is one split.
+// Partial results of a row.
 size_t row_bytes(int64_t splits, int64_t heads, int64_t head_dim) {
-  return splits == 1 ? 0 : static_cast<size_t>(splits * heads * (head_dim + 2)) * sizeof(float);
+  return static_cast<size_t>(splits * heads * (head_dim + 2)) * sizeof(float);
+}
+// Of a row of this launch: none where there is one split, which is done then.
+size_t row_bytes(const Attention& a) {
+  return a.splits == 1 && a.quantized == nullptr ? 0 : row_bytes(a.splits, a.heads, a.kv.head_dim);
 }
 
 // Rows [begin, end), as many at a time as the workspace has room for.
 template <DType kType, int kWidth>
 void decode(Attention a, int64_t begin, int64_t end, ops::LaunchQueue& queue) {
   constexpr int64_t kMostRows = 65535;  // of a grid's third dimension
-  const size_t bytes = row_bytes(a.splits, a.heads, a.kv.head_dim);
+  const size_t bytes = row_bytes(a);
   const int64_t fit = bytes == 0 ? kMostRows : static_cast<int64_t>(queue.workspace_bytes / bytes);
   const int64_t at_once = std::min(kMostRows, fit);
   for (int64_t row = begin; row < end; row += at_once) {
@@ -67,24 +71,26 @@ void prefill(Attention a, int64_t begin, ops::LaunchQueue& queue) {
 constexpr int64_t kFewRows = 128;    // times KV heads
 constexpr int64_t kLongContext = 4;  // splits
 
+// Rows from the result on are not quantised.
 template <DType kType, int kWidth>
-void half(const Attention& a, int64_t single_rows, ops::LaunchQueue& queue) {
+int64_t half(const Attention& a, int64_t single_rows, ops::LaunchQueue& queue) {
   const int64_t others = a.rows - single_rows;
   const bool few = a.splits >= kLongContext && others * a.kv.kv_heads <= kFewRows;
   // Without room for a row's partial results there is the kernel that leaves none.
-  const bool room = row_bytes(a.splits, a.heads, a.kv.head_dim) <= queue.workspace_bytes;
+  const bool room = row_bytes(a) <= queue.workspace_bytes;
   const int64_t split_rows = !room ? 0 : few ? a.rows : single_rows;
   decode<kType, kWidth>(a, 0, split_rows, queue);
   prefill<kType, kWidth>(a, split_rows, queue);
+  return split_rows;
 }
 
 template <DType kType>
-void half_of_type(const Attention& a, ops::LaunchQueue& queue) {
+int64_t half_of_type(const Attention& a, ops::LaunchQueue& queue) {
   const int64_t single = std::clamp<int64_t>(queue.single_rows, 0, a.rows);
   if (a.kv.head_dim <= 64) return half<kType, 64>(a, single, queue);
   if (a.kv.head_dim <= 96) return half<kType, 96>(a, single, queue);
   if (a.kv.head_dim <= 128) return half<kType, 128>(a, single, queue);
-  half<kType, 256>(a, single, queue);
+  return half<kType, 256>(a, single, queue);
 }
 
 }  // namespace
@@ -110,6 +116,10 @@ void launch_op(const ops::AttentionArgs& args, ops::LaunchQueue& queue) {
   a.group = a.heads / a.kv.kv_heads;
   a.q_scale = args.scale * kLog2E;
   a.splits = static_cast<int32_t>(splits_of(queue.context));
+  const bool blocks_of_32 = a.kv.head_dim % 32 == 0 && a.kv.dtype != DType::kF32;
+  if (blocks_of_32) a.quantized = args.y_quantized;
+  a.quantized_wide = args.y_quantized_type == DType::kQA16;
+  int64_t quantized = 0;  // rows
   if (a.kv.dtype == DType::kF32) {
     constexpr int64_t kMostRows = 65535;  // of a grid's second dimension
     for (; a.first_row < a.rows; a.first_row += kMostRows) {
@@ -118,10 +128,21 @@ void launch_op(const ops::AttentionArgs& args, ops::LaunchQueue& queue) {
           queue, {blocks(a.heads), rows, 1, kAttentionThreads, sizeof(FloatShared)}, a);
     }
   } else if (a.kv.dtype == DType::kF16) {
-    half_of_type<DType::kF16>(a, queue);
+    quantized = half_of_type<DType::kF16>(a, queue);
   } else {
-    half_of_type<DType::kQ8_0>(a, queue);
+    quantized = half_of_type<DType::kQ8_0>(a, queue);
   }
+  if (args.y_quantized == nullptr) return;
+  if (!blocks_of_32) quantized = 0;
+  const int64_t columns = args.heads * a.kv.head_dim;
+  launch_op(
+      ops::QuantizeArgs{
+          a.rows - quantized,
+          args.y + quantized * columns,
+          {args.y_quantized + quantized * lmn::row_bytes(args.y_quantized_type, columns), 0},
+          columns,
+          args.y_quantized_type},
+      queue);
 }
 
 }  // namespace lmn::cuda

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cuda/kernels/attention/kv_tiles.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
 
 namespace lmn::cuda {
 
@@ -159,7 +160,7 @@ void attention_split(Attention a) {
   float o[kTiles][4];
   weighted_values<kWidth>(o, p, block.values, simt::warp() * kTiles, quarters_of(limit));
 
-  const bool alone = position < kSplit;
+  const bool alone = position < kSplit && a.quantized == nullptr;
   const int64_t at = (int64_t{simt::block_z()} * a.splits + split) * a.heads + head;
   LMN_UNROLL
   for (int half = 0; half < 2; ++half) {
@@ -183,8 +184,8 @@ void attention_split(Attention a) {
   }
 }
 
-// A block takes a query head of a row, a thread a dimension; rows of one split are done. Every warp
-// has the factors of 32 splits at a time, one a lane.
+// A block takes a query head of a row, a thread a dimension; rows of one split are done, unless
+// they are to be quantised. Every warp has the factors of 32 splits at a time, one a lane.
 //
 // Floor: the partial results, once; 128 bytes a warp and split, 32 splits in flight.
 inline constexpr int kMergeThreads = 256;
@@ -192,8 +193,8 @@ LMN_KERNEL(kMergeThreads, 4) void attention_merge(Attention a) {
   simt::wait_for_previous();
   const int64_t row = a.first_row + simt::block_y(), head = simt::block_x();
   const int position = a.positions[row];
-  if (position < kSplit) return;
-  const int splits = position / kSplit + 1, d = simt::thread_index();
+  if (position < kSplit && a.quantized == nullptr) return;
+  const int splits = position < 0 ? 0 : position / kSplit + 1, d = simt::thread_index();
   const bool there = d < a.kv.head_dim;
   const int64_t base = int64_t{simt::block_y()} * a.splits * a.heads + head;
   float largest = 0, total = kNothing, out = kNothing;
@@ -226,7 +227,17 @@ LMN_KERNEL(kMergeThreads, 4) void attention_merge(Attention a) {
       out = merged(out, next[i], f);
     }
   }
-  if (there) a.y[(row * a.heads + head) * a.kv.head_dim + d] = out / total;
+  const float y = splits == 0 ? 0 : out / total;
+  if (there) a.y[(row * a.heads + head) * a.kv.head_dim + d] = y;
+  if (a.quantized == nullptr) return;
+  // A warp has 32 dimensions: a block of what the next product reads.
+  const int64_t columns = int64_t{a.heads} * a.kv.head_dim;
+  const int64_t block = (head * a.kv.head_dim + d) / 32;
+  if (a.quantized_wide) {
+    quantize_block(y, QuantizedRow<true>(a.quantized, columns, row), block);
+  } else {
+    quantize_block(y, QuantizedRow<false>(a.quantized, columns, row), block);
+  }
 }
 
 }  // namespace lmn::cuda

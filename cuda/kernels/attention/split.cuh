@@ -45,9 +45,12 @@ struct Attention {
   const int32_t* block_tables;
   int64_t table_stride;
   float* y;
+  // Null, or rows of quantize(y) in kQA8 or kQA16 (wide), which attention_merge writes.
+  std::byte* quantized;
+  bool quantized_wide;
   int32_t heads, group;  // group: query heads of a KV head
   float q_scale;
-  // Partial results of this launch's rows where a row has several splits:
+  // Partial results of this launch's rows where a row has several splits, or is quantised:
   // [rows, splits, heads] of m and l, and [rows, splits, heads, head_dim] of O.
   simt::F32x2* sums;
   float* outputs;
