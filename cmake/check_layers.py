@@ -42,7 +42,7 @@ SYSTEM = [
 ]  # fmt: skip
 # in cpu only
 INTRINSICS = ["emmintrin.h", "immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h", "asm/hwcap.h"]
-CUDA_HEADERS = re.compile(r"^(cuda|cublas|nvtx|nv/|cooperative_groups|mma\.h)")  # in cuda only
+CUDA_HEADERS = re.compile(r"^(cuda|cublas|nvtx|nv/|hip/|cooperative_groups|mma\.h)")  # in cuda only
 FORBIDDEN_STD = {"iostream": "printing is the host's business", "omp.h": "no OpenMP"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

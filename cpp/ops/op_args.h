@@ -103,8 +103,8 @@ struct LinearArgs {
              // half
   // Null, or where quantize(y) goes as well, rows of columns that are a multiple of 32, on devices
   // that do both at once (KernelTable::fuses_quantize).
-  std::byte* y_quantized;
-  DType y_quantized_type;
+  std::byte* y_quantized = nullptr;
+  DType y_quantized_type = DType::kF32;
 };
 
 struct RopeTableArgs {
@@ -161,8 +161,8 @@ struct AttentionArgs {
   float* y;  // [rows, heads * head_dim]
   int64_t heads;
   float scale;
-  std::byte* y_quantized;  // as in LinearArgs
-  DType y_quantized_type;
+  std::byte* y_quantized = nullptr;  // as in LinearArgs
+  DType y_quantized_type = DType::kF32;
 };
 
 struct SiluMulArgs {

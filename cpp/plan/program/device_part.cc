@@ -16,7 +16,7 @@ constexpr int64_t kFailureBytes = sizeof(uint64_t);
 int64_t aligned(int64_t bytes) {
   return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
 }
-size_t at(int32_t id) { return static_cast<size_t>(id); }
+size_t index_of(int32_t id) { return static_cast<size_t>(id); }
 
 // Several pieces of the host's memory in one block of the device's.
 Result<DeviceBlock> copy_pieces(Device& device, std::span<const TensorView> pieces,
@@ -59,7 +59,7 @@ class StepPlanner {
       }
     }
     for (const graph::Output& output : graph_.outputs) {
-      if (s_.states[at(output.value)] != ValueState::kLate) bring_to_host(output.value);
+      if (s_.states[index_of(output.value)] != ValueState::kLate) bring_to_host(output.value);
     }
     return std::move(steps_);
   }
@@ -67,27 +67,27 @@ class StepPlanner {
  private:
   using Kind = DeviceStep::Kind;
 
-  int32_t root(graph::ValueId id) const { return s_.roots[at(id)]; }
+  int32_t root(graph::ValueId id) const { return s_.roots[index_of(id)]; }
   int64_t bytes(int32_t root) const {
-    const ops::TensorType& type = s_.values[at(root)].type;
+    const ops::TensorType& type = s_.values[index_of(root)].type;
     return type.shape.elements() * element_bytes(type.dtype);
   }
-  bool is_late(graph::ValueId id) const { return s_.states[at(id)] == ValueState::kLate; }
+  bool is_late(graph::ValueId id) const { return s_.states[index_of(id)] == ValueState::kLate; }
 
   // Whether it has to be waited for.
   bool bring_to_host(graph::ValueId id) {
     const int32_t r = root(id);
-    if (on_host_[at(r)]) return false;
-    on_host_[at(r)] = true;
+    if (on_host_[index_of(r)]) return false;
+    on_host_[index_of(r)] = true;
     if (bytes(r) == 0) return false;
     steps_.push_back({Kind::kToHost, r, 0, bytes(r)});
     return true;
   }
   void add_device_stage(int32_t stage, const graph::Node& node) {
     for (const graph::ValueId id : node.inputs) {
-      if (id == graph::kNone || on_device_[at(root(id))]) continue;
+      if (id == graph::kNone || on_device_[index_of(root(id))]) continue;
       const int32_t r = root(id);
-      on_device_[at(r)] = true;
+      on_device_[index_of(r)] = true;
       if (bytes(r) == 0) continue;
       steps_.push_back({Kind::kToDevice, r, 0, bytes(r)});
       reads_host_ = true;
@@ -113,8 +113,8 @@ class StepPlanner {
   }
   void written(const graph::Node& node, std::vector<bool>& here, std::vector<bool>& there) {
     for (const graph::ValueId id : node.outputs) {
-      here[at(root(id))] = true;
-      there[at(root(id))] = false;
+      here[index_of(root(id))] = true;
+      there[index_of(root(id))] = false;
     }
   }
 
@@ -133,7 +133,7 @@ Status DeviceConstants::place(const graph::Graph& graph, std::span<const int32_t
   std::vector<int32_t> missing;
   std::vector<TensorView> pieces;
   for (const int32_t id : ids) {
-    if (addresses_[at(id)] != nullptr) continue;
+    if (addresses_[index_of(id)] != nullptr) continue;
     missing.push_back(id);
     pieces.push_back(graph.value(id).constant->pieces[0].view);
   }
@@ -141,9 +141,9 @@ Status DeviceConstants::place(const graph::Graph& graph, std::span<const int32_t
     std::vector<std::byte*> addresses;
     LMN_ASSIGN_OR_RETURN(DeviceBlock block, copy_pieces(*device_, pieces, &addresses));
     blocks_.push_back(std::move(block));
-    for (size_t i = 0; i < missing.size(); ++i) addresses_[at(missing[i])] = addresses[i];
+    for (size_t i = 0; i < missing.size(); ++i) addresses_[index_of(missing[i])] = addresses[i];
   }
-  for (const int32_t id : ids) (*table)[at(id)] = addresses_[at(id)];
+  for (const int32_t id : ids) (*table)[index_of(id)] = addresses_[index_of(id)];
   return {};
 }
 
@@ -160,12 +160,12 @@ Sides sides_of(const graph::Graph& graph, const Specialization& s) {
     std::vector<bool>& side = stage.on_device ? sides.device : sides.host;
     for (const auto* ids : {&graph.node(stage.node).inputs, &graph.node(stage.node).outputs}) {
       for (const graph::ValueId id : *ids) {
-        if (id != graph::kNone) side[at(s.roots[at(id)])] = true;
+        if (id != graph::kNone) side[index_of(s.roots[index_of(id)])] = true;
       }
     }
   }
   for (const graph::Output& output : graph.outputs)
-    sides.host[at(s.roots[at(output.value)])] = true;
+    sides.host[index_of(s.roots[index_of(output.value)])] = true;
   return sides;
 }
 
@@ -182,7 +182,7 @@ Result<std::unique_ptr<const DevicePart>> make_device_part(
     part->scratch_bytes =
         std::max(part->scratch_bytes, static_cast<int64_t>(s.stages[i].kernel.scratch_bytes));
     for (const graph::ValueId id : graph.node(s.stages[i].node).inputs) {
-      if (id != graph::kNone) uploaded[at(s.roots[at(id)])] = static_cast<int>(i);
+      if (id != graph::kNone) uploaded[index_of(s.roots[index_of(id)])] = static_cast<int>(i);
     }
   }
   std::vector<Interval> intervals;
@@ -209,7 +209,7 @@ Result<std::unique_ptr<const DevicePart>> make_device_part(
   if (!known.empty()) {
     std::vector<std::byte*> addresses;
     LMN_ASSIGN_OR_RETURN(part->known, copy_pieces(*part->device, pieces, &addresses));
-    for (size_t i = 0; i < known.size(); ++i) part->table[at(known[i])] = addresses[i];
+    for (size_t i = 0; i < known.size(); ++i) part->table[index_of(known[i])] = addresses[i];
   }
   part->steps = StepPlanner(graph, s).plan();
   return std::unique_ptr<const DevicePart>(std::move(part));
@@ -228,7 +228,7 @@ Result<std::unique_ptr<DeviceFrame>> DeviceFrame::create(const DevicePart& part)
   LMN_ASSIGN_OR_RETURN(frame->heard, PinnedBlock::create(*part.device, kFailureBytes));
   frame->table = part.table;
   for (const Specialization::Placement& p : part.placements)
-    frame->table[at(p.root)] = frame->arena.data() + p.offset;
+    frame->table[index_of(p.root)] = frame->arena.data() + p.offset;
   frame->scratch = frame->arena.data() + aligned(part.arena_bytes);
   frame->failure = frame->scratch + aligned(part.scratch_bytes);
   frame->queue.stream = frame->stream->handle();
