@@ -29,6 +29,7 @@ inline constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves n 
 // this, to the nearest, ties to even. Weights are 1 at most, so up to 2^19 tokens every sum is
 // exact in a double, and the same in any order.
 inline constexpr float kMassUnit = 0x1p-34F;
+inline constexpr double kMassRound = 0x1.8p52 * double{kMassUnit};  // added and taken away: rounds
 
 // Which row a token comes from, and how: SamplingParams and a uniform number, boiled down to what
 // one draw needs. engine/sampler.h: Sampler::sample is the reference.

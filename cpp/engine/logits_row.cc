@@ -20,9 +20,9 @@ float from_key(int64_t key) {
   return std::bit_cast<float>(bits ^ ((bits >> 31) & 0x7FFFFFFF));
 }
 
-// The last member of the smallest set of likeliest candidates whose weights sum to `mass` or more
-// with `inside`, the mass of what is likelier than all of them (all of them, where they do not).
-// At least one candidate, by ascending id, none forbidden; the contents are lost.
+// The last member of the smallest set of likeliest candidates whose masses (`weight`) sum to `mass`
+// or more with `inside`, the mass of what is likelier than all of them. They do, and sums are
+// exact. By ascending id, none forbidden; the contents are lost.
 Candidate nucleus_end(std::span<Candidate> candidates, double inside, double mass) {
   // Sorts as little as the answer needs: candidates go into buckets by logit, and only the bucket
   // in which the mass is reached is looked at again. The likeliest candidate is in the first bucket
@@ -53,6 +53,21 @@ Candidate nucleus_end(std::span<Candidate> candidates, double inside, double mas
     if (inside >= mass) return c;
   }
   return candidates.back();
+}
+
+// Gathers what `cut` keeps below `ceiling`, with masses. Empty where the set that nucleus_end()
+// looks for does not end among them.
+std::span<Candidate> gather_masses(const RowKernels& kernels, const RowView& row, const RowCut& cut,
+                                   float ceiling, const Nucleus& nucleus, double inside,
+                                   std::span<Candidate> scratch) {
+  const int32_t count = kernels.gather(row, cut, ceiling, nucleus.weights, scratch.data());
+  const auto candidates = scratch.first(static_cast<size_t>(count));
+  double sum = inside;
+  for (Candidate& c : candidates) {
+    c.weight = static_cast<float>((static_cast<double>(c.weight) + kMassRound) - kMassRound);
+    sum += c.weight;
+  }
+  return inside < nucleus.mass && sum >= nucleus.mass ? candidates : candidates.first(0);
 }
 
 }  // namespace
@@ -173,11 +188,16 @@ RowCut nucleus_cut(const RowKernels& kernels, const RowView& row, const Nucleus&
     const float lightest = exp2_weight((cut.bound - max) * scale);
     if (lightest > 0) at_most = (from_bound - above) / lightest;
   }
-  const int32_t count = kernels.gather(row, cut, ceiling, nucleus.weights, scratch.data());
-  // Two sums of the same tokens may differ in the last place, and leave nothing between them.
-  if (count == 0) return cut_at(ceiling);
-  const Candidate last =
-      nucleus_end(scratch.first(static_cast<size_t>(count)), above, nucleus.mass);
+  // The sums so far are rounded; whether the mass is reached among what is left, exact ones decide.
+  double inside = ceiling < kInfinity ? kernels.mass_above(row, nucleus.weights, ceiling) : 0;
+  std::span<Candidate> candidates =
+      gather_masses(kernels, row, cut, ceiling, nucleus, inside, scratch);
+  if (candidates.empty()) {
+    inside = 0;
+    candidates = gather_masses(kernels, row, nucleus.cut, kInfinity, nucleus, inside, scratch);
+    if (candidates.empty()) return nucleus.cut;
+  }
+  const Candidate last = nucleus_end(candidates, inside, nucleus.mass);
   return cut_at(last.logit, last.id);
 }
 

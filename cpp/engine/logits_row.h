@@ -51,7 +51,8 @@ struct Nucleus {
   RowCut cut;
   int32_t kept;  // the cut keeps no more tokens than this
 };
-// Keeps the smallest set of likeliest tokens whose weights sum to the mass. scratch: [vocab].
+// Keeps the smallest set of likeliest tokens whose masses sum to `mass`; all of the cut, where its
+// tokens, rounded one by one, do not. scratch: [vocab].
 RowCut nucleus_cut(const RowKernels& kernels, const RowView& row, const Nucleus& nucleus,
                    std::span<Candidate> scratch);
 

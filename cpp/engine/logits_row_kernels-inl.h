@@ -8,6 +8,8 @@
 using Floats = float __attribute__((vector_size(4 * LMN_ROW_WIDTH)));
 using Ints = int32_t __attribute__((vector_size(4 * LMN_ROW_WIDTH)));
 using Quad = float __attribute__((vector_size(16)));
+using HalfFloats = float __attribute__((vector_size(2 * LMN_ROW_WIDTH)));
+using Doubles = double __attribute__((vector_size(4 * LMN_ROW_WIDTH)));
 
 #define LMN_ROW_INLINE static inline __attribute__((always_inline))
 
@@ -89,6 +91,30 @@ LMN_ROW_INLINE float lanes_sum(const Floats* lanes) {
 #endif
   const Quad s = q + __builtin_shufflevector(q, q, 2, 3, 0, 1);
   return s[0] + s[1];
+}
+
+LMN_ROW_INLINE double rounded(float sum) {
+  return (static_cast<double>(sum) + kMassRound) - kMassRound;
+}
+// In two halves, as vectors of double hold no more.
+LMN_ROW_INLINE void add_masses(Floats w, Doubles* sums) {
+#if LMN_ROW_WIDTH == 16
+  const HalfFloats low = __builtin_shufflevector(w, w, 0, 1, 2, 3, 4, 5, 6, 7);
+  const HalfFloats high = __builtin_shufflevector(w, w, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif LMN_ROW_WIDTH == 8
+  const HalfFloats low = __builtin_shufflevector(w, w, 0, 1, 2, 3);
+  const HalfFloats high = __builtin_shufflevector(w, w, 4, 5, 6, 7);
+#else
+  const HalfFloats low = __builtin_shufflevector(w, w, 0, 1);
+  const HalfFloats high = __builtin_shufflevector(w, w, 2, 3);
+#endif
+  sums[0] += (__builtin_convertvector(low, Doubles) + kMassRound) - kMassRound;
+  sums[1] += (__builtin_convertvector(high, Doubles) + kMassRound) - kMassRound;
+}
+LMN_ROW_INLINE double total_of(const Doubles* masses) {
+  double total = 0;
+  for (int i = 0; i < kWidth / 2; ++i) total += masses[0][i] + masses[1][i];
+  return total;
 }
 
 // Where block b lies; the last one, when it is not whole, in `tail`, filled up with `filler`.
@@ -200,7 +226,7 @@ LMN_ROW_INLINE double weigh_as(const RowView& row, const WeightPass& pass, bool 
         lanes[(i + g) % kSumVectors] += w[g];
       }
     }
-    total += static_cast<double>(lanes_sum(lanes));
+    total += rounded(lanes_sum(lanes));
     if (pass.running_sum != nullptr) pass.running_sum[b] = total;
   }
   return total;
@@ -243,6 +269,23 @@ static void sums_above(const RowView& row, const float* weights, const float* bo
       pending = 0;
     }
   }
+}
+
+static double mass_above(const RowView& row, const float* weights, float bound) {
+  Doubles mass[2] = {};
+  float tail[kRowBlock];
+  const int32_t blocks = row_blocks(row.vocab);
+  for (int32_t b = 0; b < blocks; ++b) {
+    if (row.block_max[b] < bound) continue;
+    const float* x =
+        block_of(row.logits, row.vocab, b, -std::numeric_limits<float>::infinity(), tail);
+    const float* w = weights + static_cast<int64_t>(b) * kRowBlock;
+    for (int i = 0; i < kVectors; ++i) {
+      const Floats v = load(x + i * kWidth);
+      add_masses(where(v >= all(bound), load(w + i * kWidth)), mass);
+    }
+  }
+  return total_of(mass);
 }
 
 static int32_t count_above(const float* values, int32_t count, float bound) {

@@ -11,7 +11,7 @@ namespace baseline {  // SSE2, NEON
 #define LMN_ROW_WIDTH 4
 #include "engine/logits_row_kernels-inl.h"
 #undef LMN_ROW_WIDTH
-constexpr RowKernels kKernels{"baseline", scan, weigh, sums_above, count_above, gather};
+constexpr RowKernels kKernels{"baseline", scan, weigh, sums_above, mass_above, count_above, gather};
 }  // namespace baseline
 
 #if defined(__x86_64__)
@@ -25,7 +25,7 @@ namespace avx2 {
 #define LMN_ROW_WIDTH 8
 #include "engine/logits_row_kernels-inl.h"
 #undef LMN_ROW_WIDTH
-constexpr RowKernels kKernels{"avx2", scan, weigh, sums_above, count_above, gather};
+constexpr RowKernels kKernels{"avx2", scan, weigh, sums_above, mass_above, count_above, gather};
 }  // namespace avx2
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -40,7 +40,7 @@ namespace avx512 {
 #define LMN_ROW_WIDTH 16
 #include "engine/logits_row_kernels-inl.h"
 #undef LMN_ROW_WIDTH
-constexpr RowKernels kKernels{"avx512", scan, weigh, sums_above, count_above, gather};
+constexpr RowKernels kKernels{"avx512", scan, weigh, sums_above, mass_above, count_above, gather};
 }  // namespace avx512
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -10,7 +10,9 @@
 //   weight    w = 2^y, y = (logit - max) * scale, as exp2_weight (logits_row.h) computes it
 //   block sum each lane adds its four weights in ascending order; then lane i adds lane i + 8,
 //             then i + 4, i + 2, i + 1; all in float
-//   row sum   the block sums in ascending order, in double
+//   row sum   the block sums, each rounded to a multiple of kMassUnit, in double: exact, so in any
+//             order
+//   mass      of a token: its weight, so rounded; sums of masses are exact too
 // max and scale are such that y <= 0.
 #pragma once
 
@@ -76,6 +78,8 @@ struct RowKernels {
   // above the bound of the cut that the weights were made with. Four blocks that hold such logits
   // are added lane by lane, then as a block sum.
   void (*sums_above)(const RowView& row, const float* weights, const float* bounds, double* sums);
+  // Of the masses of logits >= bound, which lies as those above.
+  double (*mass_above)(const RowView& row, const float* weights, float bound);
   // How many of `count` values are >= bound.
   int32_t (*count_above)(const float* values, int32_t count, float bound);
   // Writes, by ascending id, the tokens that `cut` keeps and that are below `ceiling`; their number

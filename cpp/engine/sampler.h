@@ -14,7 +14,7 @@
 //   5. the weight of a token is exp((logit - largest logit) / temperature), computed as
 //      exp2_weight((logit - largest) * weight_scale(temperature)) of logits_row.h;
 //   6. top_k;
-//   7. top_p, of the probabilities renormalised after top_k;
+//   7. top_p, of the probabilities renormalised after top_k (sums of masses, logits_row_kernels.h);
 //   8. min_p: tokens whose weight is below it are dropped; the likeliest has 1;
 //   9. the draw: the cumulative distribution over the kept tokens, by ascending id, inverted at
 //      uniform(seed, index of the generated token) (philox.h).
