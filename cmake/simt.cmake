@@ -49,12 +49,16 @@ add_test(NAME conformance_simt_linear COMMAND conformance_simt linear)
 set_tests_properties(conformance_simt conformance_simt_linear PROPERTIES LABELS cuda COST 40)
 
 # simt_tests: what conformance has no cases for.
-if(TARGET lmn_plan)
-  file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc)
+if(TARGET lmn_engine)
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc tests/unit/simt/*_kernels.cc)
+  if(NOT LMN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set_source_files_properties(tests/unit/simt/faulty_kernels.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+      COMPILE_OPTIONS "-O1;-fsanitize=thread;--param;tsan-instrument-func-entry-exit=0")
+  endif()
   add_executable(simt_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
   target_include_directories(simt_tests PRIVATE tests/unit)
   target_link_libraries(simt_tests PRIVATE lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu
-                        lmn_graph lmn_plan lmn_test_flags Threads::Threads)
+                        lmn_text lmn_graph lmn_plan lmn_engine lmn_test_flags Threads::Threads)
   add_test(NAME unit_simt COMMAND simt_tests)
   set_tests_properties(unit_simt PROPERTIES LABELS cuda)
 endif()

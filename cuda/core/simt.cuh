@@ -26,6 +26,7 @@
 namespace lmn::simt {
 
 inline constexpr int kWarp = 32;
+inline constexpr float kInfinity = __builtin_inff();
 
 // 16 bytes: the widest load and store.
 struct alignas(16) U32x4 {
@@ -106,8 +107,10 @@ struct LaunchShape {
 //   uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector)    byte i of the result
 //   is
 //                                 the one of the eight that nibble i of the selector, 0 to 7, names
+//   int lowest_bit(uint32_t)      its place; of 0: unspecified
 //   int dot4(int a, int b, int c) c + the products of four signed bytes
-//   int atomic_add(int*, int)     uint32_t, float alike; global or shared memory; what was there
+//   int atomic_add(int*, int)     uint32_t, uint64_t, float alike; global or shared memory; what
+//                                 was there
 //   uint32_t atomic_max(uint32_t*, uint32_t)
 //
 //   float fma(float, float, float)
@@ -148,6 +151,24 @@ LMN_DEVICE float float_of_bits(uint32_t bits) {
     uint32_t u;
     float f;
   } both{bits};
+  return both.f;
+}
+
+LMN_DEVICE uint32_t bits_of_float(float value) {
+  union {
+    float f;
+    uint32_t u;
+  } both{value};
+  return both.u;
+}
+
+// The next double towards zero, of one that is neither zero nor the least.
+LMN_DEVICE double next_below(double value) {
+  union {
+    double f;
+    uint64_t u;
+  } both{value};
+  --both.u;
   return both.f;
 }
 

@@ -128,11 +128,16 @@ LMN_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
 LMN_DEVICE uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
   return __byte_perm(low, high, selector);
 }
+LMN_DEVICE int lowest_bit(uint32_t v) { return __ffs(static_cast<int>(v)) - 1; }
 LMN_DEVICE int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
 
 template <typename T>
 LMN_DEVICE T atomic_add(T* at, T v) {
   return atomicAdd(at, v);
+}
+LMN_DEVICE uint64_t atomic_add(uint64_t* at, uint64_t v) {
+  static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+  return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(v));
 }
 LMN_DEVICE uint32_t atomic_max(uint32_t* at, uint32_t v) { return atomicMax(at, v); }
 

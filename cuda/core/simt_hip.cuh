@@ -86,6 +86,7 @@ LMN_DEVICE int dot4_of(uint32_t a, uint32_t b, int c) {
   }
   return c;
 }
+LMN_DEVICE int lowest_bit(uint32_t v) { return __builtin_ctz(v); }
 LMN_DEVICE int dot4(int a, int b, int c) {
   return dot4_of<int8_t>(static_cast<uint32_t>(a), static_cast<uint32_t>(b), c);
 }
@@ -204,6 +205,9 @@ LMN_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
 template <typename T>
 LMN_DEVICE T atomic_add(T* at, T v) {
   return atomicAdd(at, v);
+}
+LMN_DEVICE uint64_t atomic_add(uint64_t* at, uint64_t v) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(v));
 }
 LMN_DEVICE uint32_t atomic_max(uint32_t* at, uint32_t v) { return atomicMax(at, v); }
 

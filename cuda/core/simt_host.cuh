@@ -176,6 +176,7 @@ inline uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
     out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
   return out;
 }
+inline int lowest_bit(uint32_t v) { return v == 0 ? -1 : __builtin_ctz(v); }
 inline int dot4(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) {
     c += static_cast<int8_t>(static_cast<uint32_t>(a) >> 8 * i) *

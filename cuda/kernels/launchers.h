@@ -13,12 +13,17 @@
 #include <cstdint>
 
 #include "ops/kernel.h"
+#include "ops/sample_args.h"
 
 namespace lmn::cuda {
 
 #define LMN_OP(e, name, Args, text) void launch_op(const ops::Args& args, ops::LaunchQueue& queue);
 #include "ops/ops.def"
 #undef LMN_OP
+
+// No operator of ops.def: rows of logits to tokens (sampling/sample.cu), and its workspace.
+void launch_op(const ops::SampleArgs& args, ops::LaunchQueue& queue);
+size_t sample_bytes(int64_t rows, int64_t vocab);
 
 // Of a grid's first dimension, which takes 2^31 - 1.
 inline uint32_t blocks(int64_t count) { return static_cast<uint32_t>(count); }

@@ -35,6 +35,8 @@ ops::KernelTable make_table() {
   table.pack = pack;
   table.packed_range = packed_range;
   table.tensor = tensor_kernels();
+  table.sample = run<ops::SampleArgs>;
+  table.sample_bytes = sample_bytes;
   return table;
 }
 
