@@ -157,17 +157,18 @@ LMN_DEVICE void multiply_row(const StepWeights<kType, 1>& w, const std::byte* x,
 }
 
 // A step of tiles of 8 rows, from row0 on, of kRows. t[n][m][i] is d[i] of the fragment of channels
-// 16m to 16m + 15 and rows 8n to 8n + 7 behind row0. kShared: integers of w are still to be loaded,
-// block by block from `step`.
+// 16m to 16m + 15 and rows 8n to 8n + 7 behind row0. kShared: w is still to be loaded, block by
+// block from `step` and `step_scales`.
 template <DType kType, bool kWide, int kRows, bool kShared, int kTiles>
-LMN_DEVICE void multiply_tiles(StepWeights<kType, 4>& w, const std::byte* step, const std::byte* x,
+LMN_DEVICE void multiply_tiles(StepWeights<kType, 4>& w, const std::byte* step,
+                               const std::byte* step_scales, const std::byte* x,
                                const std::byte* scales, int row0, float (&t)[kTiles][2][4]) {
   using X = ActivationStep<kWide, kRows>;
   using W = StepWeights<kType, 4>;
   const int column = row0 + simt::lane() % 4 * 2;  // of d[0]
   LMN_UNROLL
   for (int b = 0; b < kStepBlocks; ++b) {
-    if constexpr (kShared) w.load_block(step, b);
+    if constexpr (kShared) w.load_block(step, step_scales, b);
     uint32_t a[2][4];
     w.fragments(b, a);
     LMN_UNROLL
@@ -188,8 +189,9 @@ LMN_DEVICE void multiply_tiles(StepWeights<kType, 4>& w, const std::byte* step, 
           }
         }
       }
+      // What is behind is not begun before its time: registers would not suffice.
+      if (W::kScales == 2 || n == kTiles - 1) simt::sync_warp();
     }
-    simt::sync_warp();  // blocks are not begun before their time: registers would not suffice
   }
 }
 

@@ -118,7 +118,7 @@ struct QuantizedSplit {
     if constexpr (kRows == 1) {
       multiply_row<kType, kWide>(w, x, scales, &t[0][0][0], &m[0][0]);
     } else {
-      multiply_tiles<kType, kWide, kRows, false>(w, nullptr, x, scales, 0, t);
+      multiply_tiles<kType, kWide, kRows, false>(w, nullptr, nullptr, x, scales, 0, t);
       if constexpr (W::kHasMin) multiply_minimums<kType>(w, X::sums(scales), 0, m);
     }
   }

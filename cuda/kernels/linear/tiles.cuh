@@ -93,10 +93,10 @@ struct QuantizedKind {
   LMN_DEVICE static void multiply(const LinearParams&, std::byte* shared, int stage, int panel,
                                   int row0, WarpSums& t) {
     W w;
-    w.template load_scales<false>(scales(shared, stage) + panel * kScales);
     multiply_tiles<kType, kWide, kTileRows, true>(
-        w, body(shared, stage) + panel * kBody, body(shared, stage) + kTilePanels * kBody,
-        scales(shared, stage) + kTilePanels * kScales, row0, t);
+        w, body(shared, stage) + panel * kBody, scales(shared, stage) + panel * kScales,
+        body(shared, stage) + kTilePanels * kBody, scales(shared, stage) + kTilePanels * kScales,
+        row0, t);
   }
 
   // `stage` was the split's last.

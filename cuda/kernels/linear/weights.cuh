@@ -62,13 +62,20 @@ struct StepWeights {
   }
 
   // What block b needs that those before it did not, of a step in shared memory.
-  LMN_DEVICE void load_block(const std::byte* step, int b) {
+  LMN_DEVICE void load_block(const std::byte* step, const std::byte* all_scales, int b) {
     constexpr int kPerBlock = kQuants / kStepBlocks;
     const auto* from = reinterpret_cast<const simt::U32x4*>(step) + simt::lane();
     LMN_UNROLL
     for (int i = b * kPerBlock; i < (b + 1) * kPerBlock; ++i) quants[i] = from[i * 32];
     if (kFormat.bits == 5 && b == 0) high[0] = from[kQuants * 32];
     if (kFormat.bits == 6 && b % 2 == 0) high[b / 2] = from[(kQuants + b / 2) * 32];
+    constexpr int kBlocksOfWord = kFormat.has_min                        ? 1
+                                  : kFormat.bits < 6 && kFormat.is_super ? 4
+                                                                         : 2;
+    if (b % kBlocksOfWord != 0) return;
+    const auto* words = reinterpret_cast<const uint32_t*>(all_scales) + b / kBlocksOfWord;
+    LMN_UNROLL
+    for (int c = 0; c < kChannels; ++c) scales[c][b / kBlocksOfWord] = words[channel(c) * kWords];
   }
   // kOnce: from global memory, which nobody reads again.
   template <bool kOnce>
