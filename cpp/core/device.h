@@ -54,6 +54,7 @@ class Stream {
   // ops::LaunchQueue::stream, and the meaning of its `failure`.
   virtual void* handle() = 0;
   virtual Status launch_error(int32_t failure) = 0;
+  virtual int32_t device_index() const { return 0; }       // ops::LaunchQueue::device
   virtual bool overlaps_kernels() const { return false; }  // ops::LaunchQueue::overlaps
 };
 

@@ -14,6 +14,7 @@ namespace lmn::ops {
 // grids. One thread uses it at a time. Results depend on none of it.
 struct LaunchQueue {
   void* stream = nullptr;  // the device's own
+  int32_t device = 0;      // which of its kind that is
   // Device memory for kernels of this stream, which come one after the other, 256-byte aligned:
   // KernelTable::workspace_bytes.
   std::byte* workspace = nullptr;

@@ -78,6 +78,7 @@ class CudaStream final : public Stream {
   void push_range(const char* name) override { nvtxRangePushA(name); }
   void pop_range() override { nvtxRangePop(); }
 #endif
+  int32_t device_index() const override { return ordinal_; }
   bool overlaps_kernels() const override { return overlaps_; }
   void* handle() override { return stream_; }
   Status launch_error(int32_t failure) override {

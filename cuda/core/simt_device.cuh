@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The body of simt.cuh for NVIDIA's devices, by nvcc. Instructions are those of the PTX manual, which
-// gives the fragments their layout.
+// The body of simt.cuh for NVIDIA's devices, by nvcc. Instructions are those of the PTX manual,
+// which gives the fragments their layout.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -194,8 +194,10 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   if (shape.x == 0 || shape.y == 0 || shape.z == 0 || queue.failure != 0) return;
   const auto* kernel = reinterpret_cast<const void*>(kKernel);
   constexpr uint32_t kWithoutAsking = 48 * 1024;  // more is an attribute of the kernel
-  cudaError_t status = cudaSuccess;
-  if (shape.shared_bytes > kWithoutAsking) {
+  int before = queue.device;  // the calling thread's device, which may be another
+  cudaError_t status = cudaGetDevice(&before);
+  if (status == cudaSuccess && before != queue.device) status = cudaSetDevice(queue.device);
+  if (status == cudaSuccess && shape.shared_bytes > kWithoutAsking) {
     status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shape.shared_bytes));
   }
@@ -211,6 +213,7 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   config.attrs = &overlap;
   config.numAttrs = queue.overlaps ? 1 : 0;
   if (status == cudaSuccess) status = cudaLaunchKernelExC(&config, kernel, arguments);
+  if (before != queue.device) (void)cudaSetDevice(before);
   if (status != cudaSuccess) queue.failure = status;
 }
 

@@ -232,6 +232,7 @@ Result<std::unique_ptr<DeviceFrame>> DeviceFrame::create(const DevicePart& part)
   frame->scratch = frame->arena.data() + aligned(part.arena_bytes);
   frame->failure = frame->scratch + aligned(part.scratch_bytes);
   frame->queue.stream = frame->stream->handle();
+  frame->queue.device = frame->stream->device_index();
   frame->queue.overlaps = frame->stream->overlaps_kernels();
   return frame;
 }
