@@ -54,7 +54,11 @@ LMN_DEVICE T shuffle_xor(T v, int mask) {
   static_assert(sizeof(T) == 4);
   return __shfl_xor(v, mask, kWarp);
 }
-LMN_DEVICE uint32_t ballot(bool v) { return static_cast<uint32_t>(__ballot(v ? 1 : 0)); }
+LMN_DEVICE uint32_t ballot(bool v) {
+  int bit = v ? 1 : 0;
+  asm volatile("" : "+v"(bit));  // LLVM 15 fails where it sees a comparison of floats
+  return static_cast<uint32_t>(__ballot(bit));
+}
 
 LMN_DEVICE void copy_async(void* shared, const void* global, bool valid = true) {
   U32x4* to = static_cast<U32x4*>(shared);
