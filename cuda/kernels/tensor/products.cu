@@ -54,8 +54,8 @@ struct ProductOperands {
 };
 
 constexpr int64_t kFewRows = 16, kManyRows = 64;
-// Blocks that keep a GPU busy: two on each of the 132 multiprocessors of an H200.
-constexpr int64_t kBusyBlocks = 264;
+// Blocks that keep a GPU busy: one on each of the 132 multiprocessors of an H200.
+constexpr int64_t kBusyBlocks = 132;
 
 // Whether matrix instructions take the operands as they lie: in units of 16 bytes.
 bool suits_half_product(const ProductParams& p) {

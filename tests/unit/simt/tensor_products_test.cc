@@ -114,38 +114,29 @@ TEST(products_of_halves) {
   }
 }
 
-TEST(bits_of_a_row_of_halves_do_not_depend_on_the_others) {
-  constexpr int64_t kInner = 1040, kColumns = 200;
-  const std::vector<float> x = some_numbers(1100 * kInner, 1),
-                           w = some_numbers(kInner * kColumns, 2);
-  std::vector<uint16_t> first;
-  for (const int64_t rows : {1, 17, 1100}) {
+// Row 0 among so many: of 33 tiles of columns and `inner` terms.
+void expect_same_row(DType type, int64_t inner, const std::vector<int64_t>& all_rows) {
+  constexpr int64_t kColumns = 33 * 64;
+  const std::vector<float> w = some_numbers(inner * kColumns, 2);
+  std::vector<std::byte> first;
+  for (const int64_t rows : all_rows) {
     DeviceCase c("MatMul");
-    c.in<float>({rows, kInner}, {x.begin(), x.begin() + rows * kInner}, DType::kBF16)
-        .in<float>({kInner, kColumns}, w, DType::kBF16)
-        .within(1e-2, 1e-1);
-    rows == 1100 ? c.run_on_device() : c.check();
-    const auto* y = c.result().as<uint16_t>();
-    if (first.empty()) first.assign(y, y + kColumns);
-    EXPECT(std::memcmp(first.data(), y, sizeof(uint16_t) * kColumns) == 0);
+    c.in<float>({rows, inner}, some_numbers(rows * inner, 1), type)
+        .in<float>({inner, kColumns}, w, type);
+    c.run_on_device();
+    const std::byte* y = c.result().data;
+    const size_t bytes = kColumns * info(type).block_bytes;
+    if (first.empty()) first.assign(y, y + bytes);
+    EXPECT(std::memcmp(first.data(), y, bytes) == 0);
   }
 }
 
-// Among 1, 17 and 300 rows: different tiles, and chunks made by one block or by several.
+// 1 row: a block makes one chunk of 16 rows of outputs; 17: a block makes all chunks; 193: tiles
+// have 64 rows.
 TEST(bits_of_a_row_do_not_depend_on_the_others) {
-  constexpr int64_t kInner = 1200, kColumns = 70;
-  const std::vector<float> x = some_numbers(300 * kInner, 1),
-                           w = some_numbers(kInner * kColumns, 2);
-  std::vector<float> first;
-  for (const int64_t rows : {1, 17, 300}) {
-    DeviceCase c("MatMul");
-    c.in<float>({rows, kInner}, {x.begin(), x.begin() + rows * kInner})
-        .in<float>({kInner, kColumns}, w)
-        .within(1e-4, 1e-3)
-        .check();
-    const float* y = c.result().as<float>();
-    if (first.empty()) first.assign(y, y + kColumns);
-    EXPECT(std::memcmp(first.data(), y, sizeof(float) * kColumns) == 0);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    expect_same_row(type, 520, {1, 17});
+    expect_same_row(type, 16, {1, 17, 193});
   }
 }
 
