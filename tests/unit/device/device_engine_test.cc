@@ -115,6 +115,9 @@ TEST(a_step_of_answers_is_one_launch_and_one_wait) {
   EXPECT_EQ(runner.replayed, 3);  // the answers behind its first
   EXPECT_EQ(runner.recorded, 1);
   EXPECT_EQ(engine.device->counters().replays, 3);
+  // Tokens alone cross the bus.
+  EXPECT_EQ(engine.device->counters().bytes_to_host,
+            4 * static_cast<int64_t>(sizeof(SampleChoice)));
 }
 
 TEST(recordings_serve_the_next_larger_step) {
