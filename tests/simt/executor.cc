@@ -181,7 +181,7 @@ class Execution {
     const auto* p = static_cast<const std::byte*>(at);
     if (p < shared_ || p >= shared_ + shape_.shared_bytes) return access(at, bytes, true, true);
     const auto offset = static_cast<size_t>(p - shared_);
-    if (records_[offset].written_in_block != block_serial_)
+    if (observes_memory() && records_[offset].written_in_block != block_serial_)
       fail("an atomic operation on shared memory that nobody wrote, at byte " +
            std::to_string(offset));
   }
@@ -238,8 +238,9 @@ class Execution {
     if (first_fault.empty()) first_fault = text;
   }
   // From a fibre, which does not go on.
-  [[noreturn]] void fail(const std::string& what) {
+  [[noreturn]] void fail(std::string what) {
     fault(what);
+    std::string().swap(what);  // nobody comes back to free it
     current_->wait = Wait::kForever;
     for (;;) current_->fibre->suspend(true);
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -109,6 +110,10 @@ void Fibre::run(void*) {
 void Fibre::start(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
+#if defined(__SANITIZE_ADDRESS__)
+  // Of frames that were left by never going on.
+  __asan_unpoison_memory_region(memory_ + kPage, bytes_ - kPage);
+#endif
   // What lmn_switch_stack pops, ending with the address that it returns to.
   auto top = reinterpret_cast<uintptr_t>(memory_ + bytes_) & ~uintptr_t{63};
 #if defined(__x86_64__)
