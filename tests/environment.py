@@ -208,7 +208,7 @@ def ensure_package() -> None:
     say("building and installing the package (pip install .); the first build takes a few minutes")
     options = []
     if find_nvcc():
-        options = ["-C", f"cmake.define.LMN_CUDA_ARCHITECTURES={cuda_architectures()}"]
+        options = [f"--config-settings=cmake.define.LMN_CUDA_ARCHITECTURES={cuda_architectures()}"]
     if sys.stdout.isatty():  # pip shows that it is busy
         command = [str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *options, str(ROOT)]
         subprocess.run(command, check=True)
