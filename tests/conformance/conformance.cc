@@ -29,7 +29,9 @@ std::string device_failure;  // the first of a case
 void run_parts(const KernelTable& table, ops::Op op, const void* args, int parts,
                const WorkerMemory& memory) {
   ops::LaunchQueue queue;
-  Bytes workspace(table.workspace_bytes == nullptr ? 0 : table.workspace_bytes(memory.workspace));
+  const size_t asked =
+      table.workspace_bytes == nullptr ? 0 : table.workspace_bytes(memory.workspace);
+  Bytes workspace(std::min(asked, memory.workspace_limit));
   queue.workspace = workspace.data();
   queue.workspace_bytes = workspace.size();
   queue.context = memory.workspace.context;

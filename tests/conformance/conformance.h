@@ -76,8 +76,9 @@ struct WorkerMemory {
   size_t scratch_bytes = 0;
   Bytes* shared = nullptr;
   bool backwards = false;  // the last part first
-  // Of devices that queue kernels.
+  // Of devices that queue kernels. They get so much memory as they ask for, or less.
   lmn::ops::WorkspaceRequest workspace = {};
+  size_t workspace_limit = SIZE_MAX;
   int64_t single_rows = 0;
 };
 
