@@ -161,9 +161,15 @@ class DeviceRunnerImpl final : public DeviceRunner {
       inputs_.kv_slots[i] = -1;
       inputs_.output_rows[i] = i;
     }
-    LMN_ASSIGN_OR_RETURN(Recording * recording, find({all, recorded_context(context), draw}));
+    const RecordingKey key{all, recorded_context(context), draw};
+    Result<Recording*> recording = find(key);
+    if (!recording.ok()) {  // no room for one, perhaps: a device that failed says so again
+      ++counters_.queued;
+      set_sizes({all, all, all});
+      return enqueue_parts({key.context, all}, all, draw);
+    }
     ++counters_.replayed;
-    return plan_->stream()->replay(*recording);
+    return plan_->stream()->replay(**recording);
   }
 
   Result<Recording*> find(const RecordingKey& key) {

@@ -223,8 +223,8 @@ class PlanImpl final : public Plan {
   int64_t scratch_bytes_ = 0;    // of one worker
   int64_t workspace_bytes_ = 0;  // of kernels on a device that is not the host
   int64_t max_context_ = 0;
-  PlanQueue queue_;
   PlanSampler sampler_;
+  PlanQueue queue_;              // goes before what its stream works in
   std::vector<ByteRange> sent_;  // scratch of enqueue()
   std::vector<ops::KvLayer> kv_;
   bool kv_bound_ = false;

@@ -44,10 +44,10 @@ class PlanQueue {
   Status take_launch_error();
 
  private:
-  std::unique_ptr<Stream> stream_;
   PinnedBlock inputs_, outputs_;
   DeviceBlock workspace_;
   ops::LaunchQueue launches_;
+  std::unique_ptr<Stream> stream_;  // the first to go: it waits for what uses the rest
 };
 
 }  // namespace lmn::plan

@@ -146,9 +146,9 @@ class Weights::Staging {
   Status finish() { return stream_ == nullptr ? Status() : stream_->synchronize(); }
 
  private:
-  std::unique_ptr<Stream> stream_;
   PinnedBlock halves_[2];
   int at_ = 0;
+  std::unique_ptr<Stream> stream_;  // the first to go: it waits for its copies
 };
 
 // The filling of all matrices by a team. Members share the counters alone.

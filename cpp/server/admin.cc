@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // /admin: models come and go while the server runs.
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -30,6 +31,16 @@ lmn_engine_options read_engine_options(const Fields& fields) {
   if (out.activation_bits != 0 && out.activation_bits != 8 && out.activation_bits != 16)
     throw bad_field("activation_bits", "must be 8 or 16");
   return out;
+}
+
+// Whether a library has such a device, the load finds out; what is no name of one is refused here.
+std::string read_device(const Fields& fields) {
+  const std::string_view device = fields.text("device").value_or("cpu");
+  const std::string_view number = device.substr(std::min<size_t>(device.size(), 5));
+  const bool numbered = device.starts_with("cuda:") && !number.empty() && number.size() <= 3 &&
+                        number.find_first_not_of("0123456789") == std::string_view::npos;
+  if (device == "cpu" || device == "cuda" || numbered) return std::string(device);
+  throw bad_field("device", "is " + json_quoted(device) + "; it must be cpu, cuda or cuda:N");
 }
 
 }  // namespace
@@ -71,7 +82,7 @@ void post_admin_models(Server& server, Connection& connection) {
       throw ApiError(400, failure.message, "name", "invalid_value");
   }
   const lmn_engine_options options = read_engine_options(fields);
-  const std::string device(fields.text("device").value_or("cpu"));
+  const std::string device = read_device(fields);
   std::string served;
   const Failure failure =
       server.load(std::string(*path), std::string(name.value_or("")), options, device, &served);

@@ -17,9 +17,13 @@ namespace {
 
 // Asynchronous copies to shared memory and products of bytes and halves by matrix instructions.
 constexpr int kOldestMajor = 8;
-// Kernels that start while the one before them ends. LMN_CUDA_OVERLAP=0 does without, to find out
-// whether a fault is theirs.
-constexpr int kOverlapMajor = 9;
+// Kernels that start while the one before them ends, and wait for it, if they were written for an
+// architecture that can. LMN_CUDA_OVERLAP=0 does without, to find out whether a fault is theirs.
+constexpr int kOverlapVersion = 90;
+// Below, kernels that are loaded when they are first recorded break the recording.
+constexpr int kOldestDriver = 12030;
+// Of the device's memory, for code, recordings and what the driver needs besides.
+constexpr int64_t kHeadroom = int64_t{512} << 20;
 bool overlap_wanted() {
   const char* value = std::getenv("LMN_CUDA_OVERLAP");
   return value == nullptr || std::string_view(value) != "0";
@@ -27,10 +31,10 @@ bool overlap_wanted() {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int ordinal, int major, int minor)
+  CudaDevice(int ordinal, int major, int minor, bool overlaps)
       : ordinal_(ordinal),
         target_("sm_" + std::to_string(major * 10 + minor)),
-        overlaps_(major >= kOverlapMajor && overlap_wanted()),
+        overlaps_(overlaps),
         health_("cuda:" + std::to_string(ordinal)) {}
   ~CudaDevice() override {
     stream_.reset();
@@ -75,7 +79,13 @@ class CudaDevice final : public Device {
     LMN_RETURN_IF_ERROR(health_.check());
     const CurrentDevice current(ordinal_);
     void* data = nullptr;
-    const cudaError_t code = cudaMallocFromPoolAsync(&data, bytes, pool_, queue());
+    cudaError_t code = cudaMallocFromPoolAsync(&data, bytes, pool_, queue());
+    if (code == cudaErrorMemoryAllocation) {  // perhaps for want of one piece: without what is kept
+      (void)cudaGetLastError();
+      LMN_RETURN_IF_ERROR(stream_->synchronize());
+      (void)cudaMemPoolTrimTo(pool_, 0);
+      code = cudaMallocFromPoolAsync(&data, bytes, pool_, queue());
+    }
     if (code == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
       const Result<DeviceMemory> now = memory();
@@ -134,7 +144,12 @@ class CudaDevice final : public Device {
       return error(Code::kInternal, "device %s does not tell its memory: %s", name().c_str(),
                    cudaGetErrorString(code));
     }
-    return DeviceMemory{static_cast<int64_t>(free), static_cast<int64_t>(total)};
+    uint64_t reserved = 0, used = 0;  // the pool's: what it keeps is free to us
+    (void)cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved);
+    (void)cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used);
+    const int64_t ours = static_cast<int64_t>(free) + static_cast<int64_t>(reserved - used);
+    const auto all = static_cast<int64_t>(total);
+    return DeviceMemory{std::max<int64_t>(0, ours - std::min(kHeadroom, all / 32)), all};
   }
 
  private:
@@ -204,7 +219,16 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
                  "newer: use device \"cpu\"",
                  ordinal, major, minor);
   }
-  auto device = std::make_unique<CudaDevice>(ordinal, major, minor);
+  int driver = 0;
+  (void)cudaDriverGetVersion(&driver);
+  if (driver < kOldestDriver) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d: the NVIDIA driver is made for CUDA %s; install one for 12.3 or "
+                 "newer, or use device \"cpu\"",
+                 ordinal, version_text(driver).c_str());
+  }
+  const std::string target = "sm_" + std::to_string(major * 10 + minor);
+  bool overlaps = false;
   {
     const CurrentDevice current(ordinal);
     if (const int32_t failure = find_code(); failure != 0) {
@@ -212,10 +236,12 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
           Code::kUnsupported,
           "device cuda:%d is an %s, for which this library has no code (%s): build it with "
           "-DLMN_CUDA_ARCHITECTURES=%d%d",
-          ordinal, device->target().c_str(), cudaGetErrorString(static_cast<cudaError_t>(failure)),
-          major, minor);
+          ordinal, target.c_str(), cudaGetErrorString(static_cast<cudaError_t>(failure)), major,
+          minor);
     }
+    overlaps = code_version() >= kOverlapVersion && overlap_wanted();
   }
+  auto device = std::make_unique<CudaDevice>(ordinal, major, minor, overlaps);
   LMN_RETURN_IF_ERROR(device->open());
   return std::unique_ptr<Device>(std::move(device));
 }

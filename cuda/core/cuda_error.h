@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors of the CUDA runtime as Status. An error of a kernel or a copy leaves the process's context
-// of the device unusable: Health remembers the first such one, and every later call is refused with
-// it.
+// Errors of the CUDA runtime as Status. Some leave the process's context of the device unusable, as
+// that of a kernel that went astray: Health remembers the first such one, and every later call is
+// refused with it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,8 +27,7 @@ class Health {
                  reason_.c_str());
   }
 
-  // `what` was done with the result `code`. Errors that only say that something could not be had
-  // leave the device as it is.
+  // `what` was done with the result `code`.
   Status map(cudaError_t code, const char* what) {
     switch (code) {
       case cudaSuccess:
@@ -36,8 +35,24 @@ class Health {
       case cudaErrorMemoryAllocation:
         (void)cudaGetLastError();  // it does not stick
         return error(Code::kOutOfMemory, "device %s: %s: out of memory", device_.c_str(), what);
-      default:
+      case cudaErrorECCUncorrectable:
+      case cudaErrorNvlinkUncorrectable:
+      case cudaErrorIllegalAddress:
+      case cudaErrorLaunchTimeout:
+      case cudaErrorAssert:
+      case cudaErrorHardwareStackError:
+      case cudaErrorIllegalInstruction:
+      case cudaErrorMisalignedAddress:
+      case cudaErrorInvalidAddressSpace:
+      case cudaErrorInvalidPc:
+      case cudaErrorLaunchFailure:
+      case cudaErrorDevicesUnavailable:
+      case cudaErrorUnknown:
         return fail(code, what);
+      default:
+        (void)cudaGetLastError();
+        return error(Code::kInternal, "device %s: %s: %s (%s)", device_.c_str(), what,
+                     cudaGetErrorString(code), cudaGetErrorName(code));
     }
   }
 

@@ -128,6 +128,7 @@ struct LaunchShape {
 //
 //   launch<kernel>(ops::LaunchQueue&, LaunchShape, params) queues a kernel; on failure sets the
 //   queue's `failure`. A shape without blocks queues nothing.
+//   int32_t code_version<kernel>()   the architecture that its code was written for, 90 for sm_90
 //   int32_t find_code<kernel>()   0, or the device's code for why the current device cannot run it
 
 namespace lmn::simt {

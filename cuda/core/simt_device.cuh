@@ -8,6 +8,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #include "ops/worker.h"
 
 #define LMN_DEVICE __device__ __forceinline__
@@ -189,6 +191,24 @@ LMN_DEVICE T load_once(const T* from) {
   return out.value;
 }
 
+// Lets a kernel have all the shared memory that a block may have. Once for each device, and never
+// less than before: the limit is the process's, and others may launch the same kernel just now.
+template <auto kKernel>
+cudaError_t raise_shared_limit(int device) {
+  static std::atomic<uint64_t> raised{0};  // bit: device. Relaxed: to raise it twice does no harm
+  const uint64_t bit = uint64_t{1} << (device & 63);
+  if ((raised.load(std::memory_order_relaxed) & bit) != 0 && device < 64) return cudaSuccess;
+  int most = 0;
+  cudaError_t status =
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (status == cudaSuccess) {
+    status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  }
+  if (status == cudaSuccess) raised.fetch_or(bit, std::memory_order_relaxed);
+  return status;
+}
+
 template <auto kKernel, typename Params>
 void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   if (shape.x == 0 || shape.y == 0 || shape.z == 0 || queue.failure != 0) return;
@@ -197,10 +217,8 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   int before = queue.device;  // the calling thread's device, which may be another
   cudaError_t status = cudaGetDevice(&before);
   if (status == cudaSuccess && before != queue.device) status = cudaSetDevice(queue.device);
-  if (status == cudaSuccess && shape.shared_bytes > kWithoutAsking) {
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shape.shared_bytes));
-  }
+  if (status == cudaSuccess && shape.shared_bytes > kWithoutAsking)
+    status = raise_shared_limit<kKernel>(queue.device);
   void* arguments[] = {&params};
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -215,6 +233,15 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   if (status == cudaSuccess) status = cudaLaunchKernelExC(&config, kernel, arguments);
   if (before != queue.device) (void)cudaSetDevice(before);
   if (status != cudaSuccess) queue.failure = status;
+}
+
+template <auto kKernel>
+int32_t code_version() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t code =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kKernel));
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return code == cudaSuccess ? attributes.ptxVersion : 0;
 }
 
 template <auto kKernel>

@@ -235,6 +235,10 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
 }
 
 template <auto kKernel>
+int32_t code_version() {
+  return 0;
+}
+template <auto kKernel>
 int32_t find_code() {
   return 0;
 }

@@ -37,8 +37,10 @@ ops::PackedRange packed_range(const ops::PackedMatrix& matrix, const ops::Worker
 // attention/attention.cu
 size_t attention_workspace_bytes(const ops::WorkspaceRequest& request);
 
-// 0, or the device's code for why the current device has no kernels in this library.
+// 0, or the device's code for why the current device has no kernels in this library; and what those
+// were written for that it has (simt.cuh: code_version).
 int32_t find_code();
+int32_t code_version();
 
 // The table of this device (table.cc).
 const ops::KernelTable& kernel_table();

@@ -85,12 +85,12 @@ Result<std::unique_ptr<const DevicePart>> make_device_part(
 
 // What one run works in on the device; one run at a time.
 struct DeviceFrame {
-  std::unique_ptr<Stream> stream;
   DeviceBlock arena;  // placements, scratch, and the word of a failure
   PinnedBlock heard;  // that word, on the host
   std::vector<std::byte*> table;
   std::byte *scratch = nullptr, *failure = nullptr;
   ops::LaunchQueue queue;
+  std::unique_ptr<Stream> stream;  // the first to go: it waits for what uses the rest
 
   static Result<std::unique_ptr<DeviceFrame>> create(const DevicePart& part);
   static int64_t bytes(const DevicePart& part);

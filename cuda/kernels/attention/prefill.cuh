@@ -126,7 +126,6 @@ struct PrefillState {
 template <DType kType, int kWidth>
 LMN_KERNEL(kAttentionThreads, 2)
 void attention_rows(Attention a) {
-  simt::wait_for_previous();
   constexpr bool kApart = kPrefillApart<kType, kWidth>;
   constexpr int kHere = kOutputs<kWidth>;
   const int first_output = simt::block_z() * kHere;

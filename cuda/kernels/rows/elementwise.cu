@@ -11,7 +11,9 @@ simt::LaunchShape elements(int64_t count) {
 
 }  // namespace
 
-int32_t find_code() { return simt::find_code<residual_add>(); }  // all are compiled for the same
+// All are compiled for the same.
+int32_t find_code() { return simt::find_code<residual_add>(); }
+int32_t code_version() { return simt::code_version<residual_add>(); }
 
 void launch_op(const ops::SiluMulArgs& a, ops::LaunchQueue& queue) {
   simt::launch<silu_mul>(queue, elements(a.rows * a.columns), a);

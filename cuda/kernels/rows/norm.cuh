@@ -38,17 +38,44 @@ LMN_KERNEL(kNormThreads, 4) void rms_norm(ops::RmsNormArgs a) {
     y[i] = x[i] * scale * a.weight[i];
 }
 
+// Elements that a thread asks for at a time: one after the other they would be waited for one after
+// the other.
+inline constexpr int kNormAhead = 8;
+
+// A warp's blocks b, b + 8 and so on of a row of weights; those past its end are 0. The weights do
+// not depend on the kernel before.
+LMN_DEVICE void load_norm_weights(const ops::RmsNormQuantizeArgs& a, int64_t b,
+                                  float (&w)[kNormAhead]) {
+  LMN_UNROLL
+  for (int i = 0; i < kNormAhead; ++i) {
+    const int64_t at = (b + i * (kNormThreads / simt::kWarp)) * 32 + simt::lane();
+    w[i] = at < a.columns ? simt::load_once(a.weight + at) : 0;
+  }
+}
+
 template <bool kWide>
 LMN_KERNEL(kNormThreads, 4)
 void rms_norm_quantize(ops::RmsNormQuantizeArgs a) {
+  constexpr int kWarps = kNormThreads / simt::kWarp;
+  float w[kNormAhead];
+  load_norm_weights(a, simt::warp(), w);
   simt::wait_for_previous();
-  const int64_t row = simt::block_x();
+  const int64_t row = simt::block_x(), blocks = a.columns / 32;
   const float* x = a.x + row * a.columns;
   const QuantizedRow<kWide> y(a.y.base, a.columns, row);
   const float scale = norm_scale(x, a.columns, a.eps);
-  for (int64_t b = simt::warp(); b < a.columns / 32; b += kNormThreads / simt::kWarp) {
-    const int64_t i = b * 32 + simt::lane();
-    quantize_block(x[i] * scale * a.weight[i], y, b);
+  for (int64_t b = simt::warp(); b < blocks; b += kNormAhead * kWarps) {
+    if (b >= kNormAhead * kWarps) load_norm_weights(a, b, w);
+    float v[kNormAhead];
+    LMN_UNROLL
+    for (int i = 0; i < kNormAhead; ++i) {
+      const int64_t block = b + i * kWarps;
+      v[i] = block < blocks ? x[block * 32 + simt::lane()] : 0;
+    }
+    LMN_UNROLL
+    for (int i = 0; i < kNormAhead; ++i) {
+      if (b + i * kWarps < blocks) quantize_block(v[i] * scale * w[i], y, b + i * kWarps);
+    }
   }
 }
 
