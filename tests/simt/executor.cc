@@ -166,6 +166,7 @@ class Execution {
     if (aligned && offset % bytes != 0)
       fail(describe(bytes, write) + "not aligned to its size, at byte " + std::to_string(offset) +
            " of shared memory");
+    if (!observes_memory()) return;  // the accesses before are not known
     for (size_t i = offset; i < offset + bytes; ++i) {
       if (write) {
         write_byte(i);
