@@ -59,7 +59,8 @@ class Stream {
 };
 
 struct DeviceMemory {
-  int64_t free = 0, total = 0;  // bytes
+  int64_t free = 0;   // bytes that allocate() may still give
+  int64_t total = 0;  // bytes
 };
 
 class Device {

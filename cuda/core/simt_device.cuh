@@ -17,18 +17,9 @@
 #define LMN_UNROLL _Pragma("unroll")
 #define LMN_ROLL _Pragma("unroll 1")
 
-namespace lmn::simt {
+#include "cuda/core/simt_index.cuh"
 
-LMN_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-LMN_DEVICE int block_size() { return static_cast<int>(blockDim.x); }
-LMN_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
-LMN_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
-LMN_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
-LMN_DEVICE int grid_x() { return static_cast<int>(gridDim.x); }
-LMN_DEVICE int grid_y() { return static_cast<int>(gridDim.y); }
-LMN_DEVICE int grid_z() { return static_cast<int>(gridDim.z); }
-LMN_DEVICE int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
-LMN_DEVICE int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+namespace lmn::simt {
 
 LMN_DEVICE void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

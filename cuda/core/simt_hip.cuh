@@ -15,22 +15,13 @@
 #define LMN_UNROLL _Pragma("unroll")
 #define LMN_ROLL _Pragma("nounroll")
 
+#include "cuda/core/simt_index.cuh"
+
 namespace lmn::simt {
 
 #if defined(__HIP_DEVICE_COMPILE__) && __AMDGCN_WAVEFRONT_SIZE != 32
 #error "waves of 32 lanes only: gfx10 and newer"
 #endif
-
-LMN_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-LMN_DEVICE int block_size() { return static_cast<int>(blockDim.x); }
-LMN_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
-LMN_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
-LMN_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
-LMN_DEVICE int grid_x() { return static_cast<int>(gridDim.x); }
-LMN_DEVICE int grid_y() { return static_cast<int>(gridDim.y); }
-LMN_DEVICE int grid_z() { return static_cast<int>(gridDim.z); }
-LMN_DEVICE int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
-LMN_DEVICE int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
 
 LMN_DEVICE void wait_for_previous() {}  // kernels of a stream never overlap
 

@@ -40,7 +40,6 @@ void sync_warp();
 void collective(const char* name, void* lane_data, void (*body)(void* const* lanes));
 // Accesses that instrumented code does not make itself: `bytes` at an address.
 void read(const void* at, size_t bytes);
-void write(const void* at, size_t bytes);
 void copy_async(void* shared, const void* global, bool valid);
 void copy_commit();
 void copy_wait(int groups);

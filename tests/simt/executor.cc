@@ -509,7 +509,6 @@ void collective(const char* name, void* lane_data, void (*body)(void* const*)) {
   running->collective(name, lane_data, body);
 }
 void read(const void* at, size_t bytes) { running->access(at, bytes, false, true); }
-void write(const void* at, size_t bytes) { running->access(at, bytes, true, true); }
 void* atomic(void* at, size_t bytes) {
   running->atomic(at, bytes);
   return at;

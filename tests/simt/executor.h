@@ -40,7 +40,6 @@ class HostStream {
     }
   }
   void synchronize();
-  bool idle() const { return pending_.empty(); }
   // While `to` is not null, work is appended there instead of being queued.
   void record(std::vector<std::function<void()>>* to) { recording_ = to; }
 
