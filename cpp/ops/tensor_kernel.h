@@ -69,11 +69,16 @@ struct TensorKernel {
   // state.
   template <typename Body>
   void set(Body body) {
-    state = std::make_shared<const Body>(std::move(body));
+    keep(new const Body(std::move(body)),
+         [](const void* self) { delete static_cast<const Body*>(self); });
     run = [](const void* self, const Operands& io, const Worker& worker) {
       (*static_cast<const Body*>(self))(io, worker);
     };
   }
+
+ private:
+  // One for all: std::make_shared of a thousand bodies takes the compiler longer than they do.
+  void keep(const void* body, void (*destroy)(const void*)) { state.reset(body, destroy); }
 };
 
 // The share of `count` units that belongs to a worker.
