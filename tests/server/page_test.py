@@ -92,10 +92,14 @@ def test_streams_the_answer_of_the_api(page, server):
         "new MutationObserver(() => lengths.add(at.textContent.length))"
         ".observe(at, {characterData: true, childList: true, subtree: true})"
     )
+    # However fast the answer and however slow the browser: it takes seconds to arrive.
+    page.call(
+        "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=2048, uploadThroughput=-1
+    )
     say(page, messages[1]["content"])
     page.wait(DONE)
     assert page.run(TEXT) == expected
-    assert page.run("lengths.size") > 4, "the text came piece by piece"
+    assert page.run("lengths.size") > 3, "the text came piece by piece"
     assert re.search(r"\d+ tokens", page.run("document.querySelector('.foot').textContent"))
     assert page.run("document.querySelector('#spoken').textContent") == expected, "told to screen readers, once"
     page.click(".foot .again")
@@ -188,7 +192,7 @@ def test_fits_a_phone(page, server, dark):
 
 def test_live_view_tells_the_figures_of_stats(page, server):
     ready(page, server)
-    options(page, temperature=0, max_tokens=400)
+    options(page, temperature=0)
     page.click("[data-show=live]")
     say(page, STORY)
     page.wait("Number(document.querySelector('#rate').textContent) > 0 && !document.querySelector('#figures').hidden")
