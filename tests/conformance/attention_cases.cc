@@ -492,7 +492,9 @@ std::vector<Case> cases_of_PagedAttention() {
     // Several splits of a context; cut between workers where a row is alone.
     add_attention(&cases, {dtype, 9, 3, 64, 32, {{511, 1}, {512, 1}, {1300, 1}}});
     add_attention(&cases, {dtype, 9, 3, 64, 32, {{1020, 12}, {1530, 1}}});
+    cases.back().only_fast = true;
     add_attention(&cases, {dtype, 2, 1, 32, 32, {{16382, 4}}});  // splits of 512, then of 1024
+    cases.back().only_fast = dtype != DType::kF16;
     if (dtype != DType::kF32) add_mixed_steps(&cases, dtype);
     if (dtype == DType::kQ8_0) continue;  // heads of whole blocks
     add_attention(&cases, {dtype, 4, 4, 80, 16, {{3, 20}, {30, 2}}});

@@ -57,6 +57,8 @@ struct Case {
   // Whether a table offers this at all (a weight type with a type of input); null means that it
   // must.
   std::function<bool(const lmn::ops::KernelTable& table)> offered = nullptr;
+  // Left out where a row costs milliseconds: it takes long and finds what others do.
+  bool only_fast = false;
 };
 
 // What kernels are run on. A program has those of one file targets_*.cc.

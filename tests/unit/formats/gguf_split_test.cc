@@ -49,14 +49,14 @@ struct Split {
   }
 };
 
-void expect_error(const std::string& path, Code code, const std::string& text, int line) {
+void expect_open_error(const std::string& path, Code code, const std::string& text, int line) {
   const Result<GgufModel> model = GgufModel::open(path);
   const std::string message(model.status().message());
   if (model.ok() || model.status().code() != code || message.find(text) == std::string::npos) {
     testing::report_failure(__FILE__, line, "message \"" + message + "\", want \"" + text + "\"");
   }
 }
-#define EXPECT_ERROR(path, code, text) expect_error((path), Code::code, (text), __LINE__)
+#define EXPECT_OPEN_ERROR(path, code, text) expect_open_error((path), Code::code, (text), __LINE__)
 
 TEST(split_opens_by_any_part) {
   const Split split;
@@ -108,8 +108,8 @@ TEST(split_progress_counts_all_parts) {
 TEST(split_with_a_missing_part) {
   const Split split;
   std::filesystem::remove(split.second);
-  EXPECT_ERROR(split.first, kNotFound, split.second + ": part 2 of 3 is missing");
-  EXPECT_ERROR(split.third, kNotFound, split.second);
+  EXPECT_OPEN_ERROR(split.first, kNotFound, split.second + ": part 2 of 3 is missing");
+  EXPECT_OPEN_ERROR(split.third, kNotFound, split.second);
 }
 
 TEST(split_with_parts_that_disagree) {
@@ -118,42 +118,43 @@ TEST(split_with_parts_that_disagree) {
     std::filesystem::rename(split.second, split.dir.path("x"));
     std::filesystem::rename(split.third, split.second);
     std::filesystem::rename(split.dir.path("x"), split.third);
-    EXPECT_ERROR(split.first, kCorrupt,
-                 split.second + ": its metadata calls it part 3 of 3 and its name part 2 of 3");
+    EXPECT_OPEN_ERROR(
+        split.first, kCorrupt,
+        split.second + ": its metadata calls it part 3 of 3 and its name part 2 of 3");
   }
   {
     const Split split;
     split.dir.write(name(2, 3), part(1, 4, 4).tensor("c", {1}, 0, "cccc").finish());
-    EXPECT_ERROR(split.first, kCorrupt,
-                 "its metadata calls it part 2 of 4 and its name part 2 of 3");
+    EXPECT_OPEN_ERROR(split.first, kCorrupt,
+                      "its metadata calls it part 2 of 4 and its name part 2 of 3");
   }
   {
     const Split split;
     split.dir.write(name(3, 3), part(2, 3, 4).finish());
-    EXPECT_ERROR(split.first, kCorrupt,
-                 "split.tensors.count promises 4 tensors and the 3 parts have 3");
+    EXPECT_OPEN_ERROR(split.first, kCorrupt,
+                      "split.tensors.count promises 4 tensors and the 3 parts have 3");
   }
   {
     const Split split;
     split.dir.write(name(3, 3), part(2, 3, 4).tensor("a", {1}, 0, "dddd").finish());
-    EXPECT_ERROR(split.first, kCorrupt, "two tensors are named 'a'");
+    EXPECT_OPEN_ERROR(split.first, kCorrupt, "two tensors are named 'a'");
   }
   {
     const Split split;
     split.dir.write(name(3, 3), Writer().tensor("d", {1}, 0, "dddd").finish());
-    EXPECT_ERROR(
+    EXPECT_OPEN_ERROR(
         split.first, kCorrupt,
         split.third + ": is named as a part of a split model but has no metadata key 'split.no'");
   }
   {
     const Split split;
     split.dir.write(name(1, 3), Writer().kv("split.no", kString, str("0")).finish());
-    EXPECT_ERROR(split.first, kCorrupt, "metadata key 'split.no': has type string");
+    EXPECT_OPEN_ERROR(split.first, kCorrupt, "metadata key 'split.no': has type string");
   }
   {
     const Split split;
     split.dir.write(name(2, 3), "GGUF");
-    EXPECT_ERROR(split.first, kCorrupt, split.second + ": truncated");
+    EXPECT_OPEN_ERROR(split.first, kCorrupt, split.second + ": truncated");
   }
 }
 
@@ -163,8 +164,8 @@ TEST(renamed_parts_do_not_pass_for_a_model) {
   for (const char* odd :
        {"model.gguf", "model-1-of-3.gguf", "model-00004-of-00003.gguf", "model-00000-of-00003.gguf",
         "model-0000x-of-00003.gguf", "-00001-of-00003.gguf.bak"}) {
-    EXPECT_ERROR(dir.write(odd, file), kCorrupt,
-                 "is one of 3 parts of a split model but not named as such");
+    EXPECT_OPEN_ERROR(dir.write(odd, file), kCorrupt,
+                      "is one of 3 parts of a split model but not named as such");
   }
 }
 
