@@ -11,6 +11,7 @@ missing; elsewhere a message says which package to install. Nothing is done twic
 
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
 import os
 import platform
@@ -91,7 +92,8 @@ def apt_install(*packages: str) -> bool:
     if not _lists_are_fresh:
         works("apt-get", "-qq", "update", env=environment)
         _lists_are_fresh = True
-    return works("apt-get", "-qq", "-y", "--no-install-recommends", "install", *packages, env=environment)
+    options = ("-qq", "-y", "--no-install-recommends", "-o", "APT::Keep-Downloaded-Packages=false")
+    return works("apt-get", *options, "install", *packages, env=environment)
 
 
 # Python -------------------------------------------------------------------------------------------
@@ -174,16 +176,15 @@ def find_nvcc() -> str | None:
 
 
 def cuda_architectures() -> str:
-    """What CUDA kernels are compiled for here: the GPUs of this machine, or one to see that they do; and PTX."""
+    """What CUDA kernels are compiled for here: the GPUs of this machine, or one to see that they do; and PTX of one."""
     try:
         query = ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
         shown = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         shown = ""
     there = sorted(set(re.findall(r"^(\d+)\.(\d)$", shown, re.MULTILINE)))
-    known = subprocess.run([find_nvcc() or "false", "--list-gpu-arch"], stdout=subprocess.PIPE, text=True).stdout
-    newest = next((a for a in ("120", "100", "90") if f"compute_{a}\n" in known), "90")
-    return ";".join([*([f"{major}{minor}-real" for major, minor in there] or ["90-real"]), f"{newest}-virtual"])
+    names = [f"{major}{minor}" for major, minor in there] or ["90"]
+    return ";".join([*(f"{name}-real" for name in names), f"{names[-1]}-virtual"])
 
 
 def fingerprint() -> str:
@@ -296,7 +297,7 @@ def missing_arm_packages() -> list[str]:
 
 def ensure_test_tools() -> None:
     """Toolchains of the ABI clients and gates. What cannot be had is skipped by the tests, with the reason."""
-    for tool, package in (("go", "golang-go"), ("rustc", "rustc"), ("abidiff", "abigail-tools"), ("ccache", "ccache")):
+    for tool, package in (("go", "golang-go"), ("rustc", "rustc"), ("abidiff", "abigail-tools")):
         if shutil.which(tool) is None:
             apt_install(package)
     if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))):
@@ -359,13 +360,19 @@ def ensure_torch() -> None:
 def set_up(purpose: str) -> None:
     """Everything for "demo" or "test"."""
     ensure_venv()
-    if purpose == "test":
-        ensure_test_tools()
-        ensure_boost()
-    ensure_package()
-    ensure_model()
-    if purpose == "test":
-        ensure_test_modules()
+    if purpose != "test":
+        ensure_package()
+        ensure_model()
+        return
+    ensure_compiler()
+    ensure_boost()
+    if not has_module("numpy"):  # what both sides below would install
+        pip_install("numpy")
+    # Packages are fetched and unpacked while the compiler works.
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        rest = beside.submit(lambda: (ensure_test_tools(), ensure_model(), ensure_test_modules()))
+        ensure_package()
+        rest.result()
 
 
 def main() -> int:
