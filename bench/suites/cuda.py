@@ -4,18 +4,24 @@
 cuda.copy_gb_s: bytes a second that its memory reads and writes in a copy (micro/cuda_copy.cu), by which the limit of
 decoding is reckoned. cuda.decode.bN.TYPE and cuda.prefill.N.TYPE: tokens a second, as in the suites batch and prefill.
 cuda.host_gap.TYPE: µs in which the device has nothing to do between two steps of one answer; cuda.launches_per_step:
-kernels and recordings that the host starts for one. These two are counted by torch.profiler and need torch."""
+kernels and recordings that the host starts for one. These two are counted by torch.profiler and need torch.
+
+cuda.product.f16: TFLOP/s of a session whose products of float16 matrices have the same sizes in every run, by our
+kernel and by cuBLASLt, where it is found (cuda/README.md)."""
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -23,6 +29,7 @@ from pathlib import Path
 import contenders
 import harness
 import lmnative
+import numpy as np
 from models import files
 from suites.language_model import PROMPT, Match, prompt_ids
 
@@ -32,6 +39,9 @@ BATCHES = (1, 8, 64)
 PREFILLS = (512, 4096)
 DECODE_TOKENS = 96
 PROFILED_TOKENS = 64
+# Rows, columns of the square matrix, and products one after the other: 1.1 TFLOP for 16 MB that go to the device.
+PRODUCT, PRODUCT_ROWS, PRODUCT_COLUMNS, PRODUCT_COUNT = "cuda.product.f16", 2048, 4096, 16
+LT_LIBRARY = "LMN_CUBLAS_LT_LIBRARY"
 
 
 def run(context: harness.Context, suite: str) -> None:
@@ -48,6 +58,8 @@ def run(context: harness.Context, suite: str) -> None:
                 measure(context, label, copy_gb_s)
             except files.CannotMake as reason:
                 context.leave_out(f"cuda.*.{label}", str(reason))
+    if context.is_wanted(PRODUCT):
+        products(context)
 
 
 def names(label: str) -> list[str]:
@@ -166,3 +178,54 @@ def profile(context: harness.Context, session: contenders.Session, prompt: list[
     per_step = [float(after - before) for before, after in itertools.pairwise(marks)]
     context.add(gap_name, "us", "lower", {"lmnative": gaps})
     context.add(launches_name, "launches", "lower", {"lmnative": per_step})
+
+
+@contextlib.contextmanager
+def lt_library(wanted: bool) -> Iterator[None]:
+    """Sessions that first run meanwhile look for cuBLASLt, or do without."""
+    before = os.environ.get(LT_LIBRARY)
+    if not wanted:
+        os.environ[LT_LIBRARY] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(LT_LIBRARY, None)
+        if before is not None:
+            os.environ[LT_LIBRARY] = before
+
+
+def products(context: harness.Context) -> None:
+    numbers = np.random.default_rng(1)
+    graph = lmnative.Graph()
+    made = graph.input("x", "float16", (PRODUCT_ROWS, PRODUCT_COLUMNS))
+    # Values keep their size from product to product.
+    factor = numbers.uniform(-1, 1, (PRODUCT_COLUMNS, PRODUCT_COLUMNS)) * (3 / PRODUCT_COLUMNS) ** 0.5
+    weight = graph.constant(factor.astype(np.float16))
+    for _ in range(PRODUCT_COUNT):
+        made = made @ weight
+    graph.output("lengths", graph.op("ReduceL2", made, [1]))  # little goes back to the host
+    feeds = {"x": numbers.uniform(-1, 1, (PRODUCT_ROWS, PRODUCT_COLUMNS)).astype(np.float16)}
+    sessions, lengths = {}, {}
+    for who, wanted in (("lmnative", False), ("cublas_lt", True)):
+        session = graph.session(device=DEVICE)
+        with lt_library(wanted):
+            lengths[who] = session.run(None, feeds)[0].astype(np.float64)
+        if wanted and session.places["cublas_lt"] != PRODUCT_COUNT:
+            context.leave_out(f"{PRODUCT} by cublas_lt", "it was not found, or has nothing for these products")
+            continue
+        if not np.array_equal(session.run(None, feeds)[0], lengths[who]):
+            raise harness.CheckFailed(f"{PRODUCT}: two runs of {who} differ")
+        if np.abs(lengths[who] / lengths["lmnative"] - 1).max() > 0.01:  # 16 roundings to 11 bits
+            raise harness.CheckFailed(f"{PRODUCT}: {who} gives something else")
+        sessions[who] = session
+    rounds = 5 if context.quick else 15
+    runs = {who: partial(run_seconds, session, feeds) for who, session in sessions.items()}
+    flop = 2e-12 * PRODUCT_ROWS * PRODUCT_COLUMNS**2 * PRODUCT_COUNT
+    seconds = harness.alternate(runs, rounds)
+    context.add(PRODUCT, "TFLOP/s", "higher", {who: [flop / s for s in values] for who, values in seconds.items()})
+
+
+def run_seconds(session: lmnative.Session, feeds: dict) -> float:
+    start = time.perf_counter()
+    session.run(None, feeds)
+    return time.perf_counter() - start

@@ -276,6 +276,7 @@ lmn_status lmn_session_info_get(const lmn_session* session, lmn_session_info* ou
     const plan::Program::PlaceCounts places = session->object->program->place_counts();
     filled.device_operators = static_cast<uint32_t>(places.device);
     filled.host_operators = static_cast<uint32_t>(places.host);
+    filled.library_operators = static_cast<uint32_t>(places.library);
     write_output(filled, out);
     return {};
   });

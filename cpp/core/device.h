@@ -21,7 +21,8 @@ namespace lmn {
 
 namespace ops {
 struct KernelTable;
-}
+class DenseProducts;
+}  // namespace ops
 
 // What a stream recorded, to be queued again and again at the cost of one launch.
 class Recording {
@@ -100,6 +101,8 @@ class Device {
   }
 
   virtual const ops::KernelTable& kernels() const = 0;
+  // Of products of a fixed shape (ops/dense_products.h); null: its kernels do them all.
+  virtual const ops::DenseProducts* dense_products() const { return nullptr; }
 };
 
 }  // namespace lmn

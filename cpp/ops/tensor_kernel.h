@@ -63,6 +63,7 @@ struct TensorKernel {
   bool splits = false;  // uses worker.part and parts; otherwise one worker does all
   int in_place = -1;    // an input of output 0's size and type, whose buffer output 0 may take over
   size_t scratch_bytes = 0;  // of one worker
+  bool by_library = false;   // its product is DenseProducts'
   double cost = 0;  // rough number of nanoseconds on one core; 0: from the bytes it touches
 
   // The kernel is `body`, called with (const Operands&, const Worker&); what it captures is its

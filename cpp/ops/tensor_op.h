@@ -77,18 +77,22 @@ struct Operand {
   const std::byte* data = nullptr;
 };
 
+class DenseProducts;  // ops/dense_products.h
+
 // A node under inference or binding. Accessors of operands that are absent are errors of the
 // caller, but has().
 class TensorNode {
  public:
   TensorNode(TensorOp op, const Attributes& attributes, std::string_view name,
-             std::span<const Operand> operands, int outputs, const void* prepared = nullptr)
+             std::span<const Operand> operands, int outputs, const void* prepared = nullptr,
+             const DenseProducts* dense_products = nullptr)
       : op_(op),
         attributes_(attributes),
         name_(name),
         operands_(operands),
         outputs_(outputs),
-        prepared_(prepared) {}
+        prepared_(prepared),
+        dense_products_(dense_products) {}
 
   TensorOp op() const { return op_; }
   const Attributes& attributes() const { return attributes_; }
@@ -103,6 +107,10 @@ class TensorNode {
   const T* prepared() const {
     return static_cast<const T*>(prepared_);
   }
+
+  // What the device may give the node's product to. Null: it has none, or a size of the node's
+  // tensors is not the same in every run, so that it must not decide how they are added.
+  const DenseProducts* dense_products() const { return dense_products_; }
 
   bool has(int i) const {
     return i >= 0 && i < inputs() && operands_[static_cast<size_t>(i)].present;
@@ -155,6 +163,7 @@ class TensorNode {
   std::span<const Operand> operands_;
   int outputs_;
   const void* prepared_;
+  const DenseProducts* dense_products_;
 };
 
 // Types of the outputs. On entry all are of unknown rank. Contract of infer_<e>: check operands

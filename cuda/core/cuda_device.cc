@@ -8,8 +8,10 @@
 #include <string_view>
 #include <utility>
 
+#include "cuda/core/cublas_lt.h"
 #include "cuda/core/cuda_error.h"
 #include "cuda/core/cuda_stream.h"
+#include "cuda/core/current_device.h"
 #include "cuda/kernels/launchers.h"
 
 namespace lmn::cuda {
@@ -35,7 +37,8 @@ class CudaDevice final : public Device {
       : ordinal_(ordinal),
         target_("sm_" + std::to_string(major * 10 + minor)),
         overlaps_(overlaps),
-        health_("cuda:" + std::to_string(ordinal)) {}
+        health_("cuda:" + std::to_string(ordinal)),
+        products_(ordinal, folder_of_wheels()) {}
   ~CudaDevice() override {
     stream_.reset();
     if (pool_ != nullptr) (void)cudaMemPoolDestroy(pool_);
@@ -59,6 +62,7 @@ class CudaDevice final : public Device {
   std::string target() const override { return target_; }
   bool is_host() const override { return false; }
   const ops::KernelTable& kernels() const override { return kernel_table(); }
+  const ops::DenseProducts* dense_products() const override { return &products_; }
 
   Result<std::byte*> allocate(size_t bytes) override {
     LMN_ASSIGN_OR_RETURN(std::byte * data, allocate_uninitialized(bytes));
@@ -160,6 +164,7 @@ class CudaDevice final : public Device {
   const std::string target_;
   const bool overlaps_;
   mutable Health health_;
+  const CublasLt products_;
   std::unique_ptr<Stream> stream_;  // of allocations and of copies that are waited for
   cudaMemPool_t pool_ = nullptr;
 };

@@ -7,6 +7,9 @@
 
 #include <utility>
 
+#include "cuda/core/cublas_lt.h"
+#include "cuda/core/current_device.h"
+
 namespace lmn::cuda {
 namespace {
 
@@ -82,6 +85,11 @@ class CudaStream final : public Stream {
   bool overlaps_kernels() const override { return overlaps_; }
   void* handle() override { return stream_; }
   Status launch_error(int32_t failure) override {
+    if (failure < 0) {  // failure_of_status()
+      LMN_RETURN_IF_ERROR(health_.check());
+      return error(Code::kInternal, "device cuda:%d: starting a product: cuBLASLt gives status %d",
+                   ordinal_, -failure);
+    }
     return health_.map(static_cast<cudaError_t>(failure), "starting a kernel");
   }
 

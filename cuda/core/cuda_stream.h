@@ -16,21 +16,4 @@ namespace lmn::cuda {
 // before it ends.
 Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health, bool overlaps);
 
-// Makes a device the calling thread's for a scope, and then the one that was.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int ordinal) {
-    if (cudaGetDevice(&before_) != cudaSuccess) before_ = ordinal;
-    if (before_ != ordinal) (void)cudaSetDevice(ordinal);
-    ordinal_ = ordinal;
-  }
-  ~CurrentDevice() {
-    if (before_ != ordinal_) (void)cudaSetDevice(before_);
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-
- private:
-  int before_ = 0, ordinal_ = 0;
-};
-
 }  // namespace lmn::cuda

@@ -80,7 +80,7 @@ typedef struct lmn_session_info {
                                 operators run on the device that is not the CPU, and how many on
                                 the CPU */
   uint32_t host_operators;
-  uint32_t reserved;
+  uint32_t library_operators; /* of those on the device, how many leave their product to cuBLASLt */
 } lmn_session_info;
 /* How many inputs and outputs the model has, how many threads the session, and how it runs. */
 LMN_API lmn_status lmn_session_info_get(const lmn_session *session, lmn_session_info *info,

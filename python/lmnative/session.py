@@ -212,9 +212,9 @@ class Session:
     @property
     def places(self) -> dict[str, int]:
         """How many operators run on `device`, where that is not the CPU, and how many on the CPU, in the combination of
-        input shapes that ran last."""
-        device, cpu = self._handle.plan()[3:]
-        return {"device": device, "cpu": cpu}
+        input shapes that ran last; "cublas_lt": how many of those on the device leave their product to cuBLASLt."""
+        device, cpu, library = self._handle.plan()[3:]
+        return {"device": device, "cpu": cpu, "cublas_lt": library}
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Binding:
         """Fixes the arrays that runs read and write, and prepares them; Binding.run() runs.

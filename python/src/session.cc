@@ -170,13 +170,13 @@ class Session {
   }
 
   // Combinations of input shapes that are prepared: in lockstep, as a task graph; whether runs are
-  // joined; operators on the device that is not the CPU, and on the CPU.
+  // joined; operators on the device that is not the CPU, on the CPU, and on the device by cuBLASLt.
   py::tuple plan() const {
     auto info = sized<lmn_session_info>();
     ErrorSlot error;
     check(lmn_session_info_get(session_.get(), &info, error.out()), error);
     return py::make_tuple(info.lockstep_shapes, info.graph_shapes, info.batches != 0,
-                          info.device_operators, info.host_operators);
+                          info.device_operators, info.host_operators, info.library_operators);
   }
 
   py::list ports(bool input) const {

@@ -352,7 +352,7 @@ FIELD(lmn_session_info, graph_shapes, 20, 4);
 FIELD(lmn_session_info, batches, 24, 4);
 FIELD(lmn_session_info, device_operators, 28, 4);
 FIELD(lmn_session_info, host_operators, 32, 4);
-FIELD(lmn_session_info, reserved, 36, 4);
+FIELD(lmn_session_info, library_operators, 36, 4);
 
 SIZE(lmn_port_info, 160);
 FIELD(lmn_port_info, struct_size, 0, 4);

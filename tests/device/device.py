@@ -202,6 +202,8 @@ def main() -> int:
     figures = BUILD / "benchmark.json"
     for label in ("q4_k_m", "bf16"):
         options = ("--only", f"cuda.*.{label}", "--only", "cuda.copy_gb_s", "--models-dir", BUILD / "models")
+        if label == "q4_k_m":
+            options += ("--only", "cuda.product.f16")
         command = (sys.executable, "bench/run.py", "cuda", "--quick", "--peers")
         command += (*options, "--json", figures)
         ok = report.run(f"benchmark {label}", *command, environment=environment) and ok

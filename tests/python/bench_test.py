@@ -219,13 +219,22 @@ def test_the_suite_of_a_device(context, model_path, tmp_path, monkeypatch):
     monkeypatch.setitem(synthetic.SHAPES, "tiny", untied)
     for name, value in (("DEVICE", "cpu"), ("probe", lambda context: 50.0), ("BATCHES", (1, 3)), ("PREFILLS", (70,))):
         monkeypatch.setattr(cuda, name, value)
+    for name, value in (("PRODUCT_ROWS", 24), ("PRODUCT_COLUMNS", 32), ("PRODUCT_COUNT", 3)):
+        monkeypatch.setattr(cuda, name, value)
     monkeypatch.setattr(cuda, "profile", lambda context, session, prompt, label: None)
     path = tmp_path / "tiny.gguf"
     synthetic.write(Path(model_path), "tiny", "bf16", path)
     context.model = str(path)
     cuda.run(context, "cuda")
     by_name = {r["name"]: r for r in context.results}
-    assert list(by_name) == ["cuda.decode.b1.bf16", "cuda.decode.b3.bf16", "cuda.prefill.70.bf16"]
+    assert list(by_name) == [
+        "cuda.decode.b1.bf16",
+        "cuda.decode.b3.bf16",
+        "cuda.prefill.70.bf16",
+        "cuda.product.f16",
+    ]
+    assert by_name["cuda.product.f16"]["value"] > 0 == len(by_name["cuda.product.f16"]["peers"])
+    assert "cuda.product.f16 by cublas_lt" in context.left_out
     weights = sum(t.bytes for t in synthetic.tensors(untied, "bf16") if t.rows and t.name != "token_embd.weight")
     kv = TINY.layers * TINY.kv_heads * TINY.head_dim * 2 * 2
     single = by_name["cuda.decode.b1.bf16"]

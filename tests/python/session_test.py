@@ -336,7 +336,7 @@ def test_sequences_and_optionals():
 def test_devices(a):
     session = lmnative.Session(MODEL, device="cpu")
     session.run(None, {"A": a})
-    assert session.places["device"] == 0 < session.places["cpu"]
+    assert session.places["device"] == session.places["cublas_lt"] == 0 < session.places["cpu"]
     with pytest.raises(lmnative.UnsupportedError, match="cuda:1000"):  # on no machine
         lmnative.Session(MODEL, device="cuda:1000")
     with pytest.raises(lmnative.InvalidArgumentError, match='device is "gpu"'):

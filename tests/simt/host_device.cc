@@ -124,6 +124,7 @@ class TestDevice final : public HostDevice {
   std::string target() const override { return "host"; }
   bool is_host() const override { return false; }
   const lmn::ops::KernelTable& kernels() const override { return lmn::cuda::kernel_table(); }
+  const lmn::ops::DenseProducts* dense_products() const override { return options_.products; }
 
   Result<std::byte*> allocate(size_t bytes) override {
     LMN_ASSIGN_OR_RETURN(std::byte * data, allocate_uninitialized(bytes));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/device.h"
+#include "ops/dense_products.h"
 
 namespace simt_tests {
 
@@ -16,6 +17,7 @@ struct HostDeviceOptions {
   int64_t memory_bytes = int64_t{8} << 30;  // that there seems to be
   // The n-th wait from now fails, as if a kernel had gone wrong, and closes the device; 0: none.
   int fail_after = 0;
+  const lmn::ops::DenseProducts* products = nullptr;  // outlive it
 };
 
 struct HostDeviceCounters {

@@ -241,8 +241,10 @@ Program::PlaceCounts Program::place_counts() const {
   PlaceCounts counts;
   const std::lock_guard lock(mutex_);
   if (specializations_.empty()) return counts;
-  for (const ProgramStage& stage : specializations_[0]->stages)
+  for (const ProgramStage& stage : specializations_[0]->stages) {
     ++(stage.on_device ? counts.device : counts.host);
+    counts.library += stage.kernel.by_library ? 1 : 0;
+  }
   return counts;
 }
 

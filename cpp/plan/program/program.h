@@ -110,10 +110,11 @@ class Program {
     int64_t task_graph = 0, lockstep = 0;
   };
   RunnerCounts runner_counts() const;
-  // Of the combination of input shapes that ran last: operators on the accelerator, and on the
-  // host. Both 0 before the first run.
+  // Of the combination of input shapes that ran last: operators on the accelerator, on the host,
+  // and those on the accelerator whose product its library computes (ops/dense_products.h). All 0
+  // before the first run.
   struct PlaceCounts {
-    int64_t device = 0, host = 0;
+    int64_t device = 0, host = 0, library = 0;
   };
   PlaceCounts place_counts() const;
 

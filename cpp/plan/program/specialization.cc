@@ -251,13 +251,27 @@ class Specializer {
                               const std::vector<Operand>& operands,
                               std::span<const TensorType> types, ProgramStage* stage) const {
     if (keep_on_host_.contains(stage->node)) return false;
-    const ops::TensorNode view(op, node.attributes, node.name, operands,
-                               static_cast<int>(node.outputs.size()));
+    const ops::TensorNode view(
+        op, node.attributes, node.name, operands, static_cast<int>(node.outputs.size()), nullptr,
+        has_fixed_sizes(node) ? accelerator_->device->dense_products() : nullptr);
     Status status = accelerator_->device->kernels().tensor.bind(view, types, &stage->kernel);
     if (status.ok()) return true;
     stage->kernel = {};
     if (status.code() != Code::kUnsupported) return status;
     return false;
+  }
+
+  // Whether the graph itself says the sizes of all tensors of the node: they are those of every
+  // run, and of runs that were joined (batching.h).
+  bool has_fixed_sizes(const Node& node) const {
+    const auto is_fixed = [this](ValueId id) {
+      if (id == kNone) return true;
+      const graph::ValueType& type = graph_.value(id).type;
+      return type.ranked && std::all_of(type.dims.begin(), type.dims.end(),
+                                        [](const graph::Dim& dim) { return dim.is_constant(); });
+    };
+    return std::all_of(node.inputs.begin(), node.inputs.end(), is_fixed) &&
+           std::all_of(node.outputs.begin(), node.outputs.end(), is_fixed);
   }
 
   // What only moves or maps elements between stages of the host is not worth the way to the device

@@ -7,6 +7,7 @@
 #include "cuda/kernels/tensor/products.cuh"
 #include "cuda/kernels/tensor/tensor_kernels.h"
 #include "cuda/kernels/tensor/walk.h"
+#include "ops/dense_products.h"
 #include "ops/infer/activation.h"
 
 namespace lmn::cuda::tensor {
@@ -66,6 +67,40 @@ bool suits_half_product(const ProductParams& p) {
            (p.w_inner == 1 && whole(p.w_column));
   for (int d = 0; d < p.batch_rank; ++d) suits &= whole(p.x_batch[d]) && whole(p.w_batch[d]);
   return suits;
+}
+
+// From so many terms on, what the library writes in float32 and add_chunks reads again (8 bytes of
+// an output) takes less time than its product: an H200 reads 4.8 bytes while it makes 395 products,
+// so that 8 bytes cost as much as 658 of them. In whole units of 256.
+constexpr int64_t kLibraryInner = 768;
+// What those sums may take of the scratch memory.
+constexpr int64_t kMostLibrarySums = int64_t{256} << 20;
+
+// The product by the device's library, or null: our kernels do it. There is no library for products
+// whose shapes differ from run to run (DESIGN section 7). With fewer rows than a tile has, reading
+// w takes the time, and splits along the inner dimension do that as fast; with fewer tiles than
+// keep a GPU busy, the launch does.
+Result<std::shared_ptr<const ops::PlannedProduct>> plan_by_library(const ops::TensorNode& node,
+                                                                   const ProductParams& p,
+                                                                   int64_t sums_bytes) {
+  const ops::DenseProducts* library = node.dense_products();
+  if (library == nullptr || p.rows < kManyRows || p.inner < kLibraryInner || p.batch_rank > 1 ||
+      sums_bytes > kMostLibrarySums)
+    return std::shared_ptr<const ops::PlannedProduct>();
+  ops::DenseProduct product;
+  product.type = p.x_type;
+  product.batches = p.batches;
+  product.rows = p.rows;
+  product.inner = p.inner;
+  product.columns = p.columns;
+  product.x_row = p.x_row;
+  product.transposed = p.w_column != 1;
+  product.w_row = product.transposed ? p.w_column : p.w_inner;
+  if (p.batch_rank == 1) {
+    product.x_batch = p.x_batch[0];
+    product.w_batch = p.w_batch[0];
+  }
+  return library->plan(product);
 }
 
 template <int kRows>
@@ -139,8 +174,16 @@ Status bind_product(const Binding& b, const Factor& x, const Factor& w, Epilogue
   const int64_t chunks = simt::div_up(x.columns, kChunk);
   const bool by_matrices = suits_half_product(params);
   const bool splits = chunks > 1 && block_count(few ? kFewRows : kManyRows) < kBusyBlocks / 2;
+  const auto sums_bytes = (outputs * int64_t{sizeof(float)} + 255) / 256 * 256;
+  std::shared_ptr<const ops::PlannedProduct> library;
+  if (by_matrices && !few) {
+    LMN_ASSIGN_OR_RETURN(library, plan_by_library(node, params, sums_bytes));
+  }
+  b.kernel.by_library = library != nullptr;
   b.kernel.cost = 1 + static_cast<double>(outputs * x.columns) / 1000;  // nanoseconds, roughly
   if (splits) b.kernel.scratch_bytes = static_cast<size_t>(chunks * outputs) * sizeof(float);
+  if (library != nullptr)
+    b.kernel.scratch_bytes = static_cast<size_t>(sums_bytes) + library->workspace_bytes();
   b.kernel.set([=](const ops::Operands& io, const ops::Worker& worker) {
     ProductParams p = params;
     p.x = io.input<std::byte>(0);
@@ -150,12 +193,16 @@ Status bind_product(const Binding& b, const Factor& x, const Factor& w, Epilogue
     e.c = operands.c < 0 ? nullptr : io.input<std::byte>(operands.c);
     e.residual = operands.residual < 0 ? nullptr : io.input<std::byte>(operands.residual);
     e.y = io.output<std::byte>(0);
-    if (few) {
+    if (library != nullptr) {
+      p.partial = reinterpret_cast<float*>(worker.scratch);
+      library->launch(p.x, p.w, p.partial, worker.scratch + sums_bytes, *worker.queue);
+      p.inner = kChunk;  // add_chunks finds one chunk
+    } else if (few) {
       launch_product<kFewRows>(p, by_matrices, *worker.queue);
     } else {
       launch_product<kManyRows>(p, by_matrices, *worker.queue);
     }
-    if (splits) {
+    if (splits || library != nullptr) {
       simt::launch<add_chunks>(
           *worker.queue, {blocks(simt::div_up(outputs, kProductThreads)), 1, 1, kProductThreads},
           p);

@@ -2,15 +2,10 @@
 //
 // Programs on the CUDA device's kernels: nodes that have one are queued there, the others run on
 // the host, and values go to and fro. What they give is what the CPU alone gives.
-#include "plan/program/program.h"
-
-#include <cmath>
 #include <random>
 #include <thread>
 
-#include "graph/graph.h"
-#include "host_device.h"
-#include "tensor_case.h"
+#include "program_case.h"
 
 namespace {
 
@@ -19,64 +14,6 @@ using graph::Graph;
 using graph::Op;
 using graph::ValueId;
 using plan::Program;
-
-ValueId node(Graph* g, Op op, std::vector<ValueId> inputs, ops::Attributes attributes = {}) {
-  auto id = g->add(op, std::move(inputs), std::move(attributes), "n", 1);
-  ASSERT_OK(id);
-  return g->node(*id).outputs[0];
-}
-
-Tensor dense(DType dtype, const Shape& shape, const std::vector<float>& values) {
-  Tensor tensor{dtype, shape, nullptr, nullptr};
-  auto memory = guarded(static_cast<size_t>(shape.elements() * info(dtype).block_bytes) + 1);
-  tensor.data = memory.get();
-  tensor.owner = std::move(memory);
-  for (size_t i = 0; i < values.size(); ++i) set_number(tensor, static_cast<int64_t>(i), values[i]);
-  return tensor;
-}
-ops::RuntimeValue value(DType dtype, const Shape& shape, const std::vector<float>& values) {
-  ops::RuntimeValue out;
-  out.tensor = dense(dtype, shape, values);
-  return out;
-}
-std::vector<float> numbers_of(const ops::RuntimeValue& v) {
-  std::vector<float> out;
-  for (int64_t i = 0; i < v.tensor.shape.elements(); ++i)
-    out.push_back(static_cast<float>(number_at(v.tensor, i)));
-  return out;
-}
-
-struct Both {
-  std::shared_ptr<HostDevice> device;
-  std::unique_ptr<Program> on_device, on_host;
-
-  explicit Both(const Graph& g, plan::ProgramOptions options = {},
-                const HostDeviceOptions& device_options = {})
-      : device(make_host_device(device_options)) {
-    auto host = Program::create(g, *cpu::create_cpu_device(""), options);
-    ASSERT_OK(host);
-    on_host = std::move(*host);
-    options.accelerator = device;
-    auto other = Program::create(g, *cpu::create_cpu_device(""), options);
-    ASSERT_OK(other);
-    on_device = std::move(*other);
-  }
-
-  void check(const std::vector<ops::RuntimeValue>& inputs, double tolerance = 1e-4) const {
-    std::vector<ops::RuntimeValue> have(on_host->outputs().size()), want = have;
-    ASSERT_OK(on_host->run(inputs, want, {}));
-    ASSERT_OK(on_device->run(inputs, have, {}));
-    for (size_t o = 0; o < have.size(); ++o) {
-      EXPECT_EQ(have[o].tensor.shape.to_string(), want[o].tensor.shape.to_string());
-      const std::vector<float> a = numbers_of(have[o]), b = numbers_of(want[o]);
-      for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance);
-    }
-  }
-  void expect_places(int64_t on_the_device, int64_t on_the_host) const {
-    EXPECT_EQ(on_device->place_counts().device, on_the_device);
-    EXPECT_EQ(on_device->place_counts().host, on_the_host);
-  }
-};
 
 ValueId matrix(Graph* g, int64_t rows, int64_t columns, uint32_t seed) {
   return g->add_constant(

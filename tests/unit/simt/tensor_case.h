@@ -114,6 +114,19 @@ class DeviceCase {
     return *this;
   }
 
+  // What the device has besides its kernels, for a node of fixed sizes.
+  DeviceCase& with(const ops::DenseProducts* products) {
+    products_ = products;
+    return *this;
+  }
+
+  // What the device binds.
+  ops::TensorKernel bound() {
+    infer();
+    ops::TensorKernel kernel;
+    ASSERT_OK(bind_on_device(&kernel));
+    return kernel;
+  }
   // The message of UNSUPPORTED.
   std::string refusal() {
     infer();
@@ -168,7 +181,7 @@ class DeviceCase {
     return static_cast<size_t>(tensor.shape.elements()) * info(tensor.dtype).block_bytes;
   }
   ops::TensorNode node(std::span<const ops::Operand> operands, const void* prepared) const {
-    return {*op_, attributes_, "t", operands, static_cast<int>(types_.size()), prepared};
+    return {*op_, attributes_, "t", operands, static_cast<int>(types_.size()), prepared, products_};
   }
   std::span<const ops::Operand> all_known() {
     known_ = operands_;
@@ -246,6 +259,7 @@ class DeviceCase {
   std::vector<Tensor> inputs_, results_;
   std::vector<ops::TensorType> types_;
   double relative_ = 1e-5, absolute_ = 1e-6;
+  const ops::DenseProducts* products_ = nullptr;
   std::string failure_;
 };
 
