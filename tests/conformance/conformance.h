@@ -38,6 +38,12 @@ class Bytes {
   size_t size_;
 };
 
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;  // where everything takes ten times as long
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 struct Range {
   int64_t begin = 0;
   int64_t count = 0;
@@ -57,7 +63,8 @@ struct Case {
   // Whether a table offers this at all (a weight type with a type of input); null means that it
   // must.
   std::function<bool(const lmn::ops::KernelTable& table)> offered = nullptr;
-  // Left out where a row costs milliseconds: it takes long and finds what others do.
+  // Left out where a row costs milliseconds and under a sanitizer: it takes long and finds what
+  // others do.
   bool only_fast = false;
 };
 
