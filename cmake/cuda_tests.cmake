@@ -5,7 +5,7 @@
 # cuda_budget compares with cuda_budget.txt; the target cuda_resources prints a table, cuda_budget_update writes the file anew.
 # The target cuda_tests builds what these tests run.
 add_custom_target(cuda_tests)
-foreach(target conformance_simt simt_tests device_tests)
+foreach(target conformance_simt simt_tests device_tests cuda_core_tests)
   if(TARGET ${target})
     add_dependencies(cuda_tests ${target})
   endif()

@@ -50,6 +50,16 @@ add_test(NAME conformance_simt COMMAND conformance_simt !linear)
 add_test(NAME conformance_simt_linear COMMAND conformance_simt linear)
 set_tests_properties(conformance_simt conformance_simt_linear PROPERTIES LABELS cuda COST 40)
 
+# cuda_core_tests: the device's own code over a runtime of tests, whose headers come before a toolkit's.
+if(NOT LMN_CUDA_NVTX)
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/cuda/*.cc cuda/core/*.cc)
+  add_executable(cuda_core_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
+  target_include_directories(cuda_core_tests PRIVATE tests/unit/cuda/fake tests/unit tests/unit/cuda ${PROJECT_SOURCE_DIR} cpp)
+  target_link_libraries(cuda_core_tests PRIVATE lmn_core lmn_memory lmn_ops lmn_test_flags Threads::Threads ${CMAKE_DL_LIBS})
+  add_test(NAME unit_cuda COMMAND cuda_core_tests)
+  set_tests_properties(unit_cuda PROPERTIES LABELS cuda)
+endif()
+
 # simt_tests: what conformance has no cases for.
 if(TARGET lmn_engine)
   file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc tests/unit/simt/*_kernels.cc)

@@ -40,6 +40,9 @@ class Stream {
   virtual Status copy_from_host(std::byte* device, const void* host, size_t bytes) = 0;
   virtual Status copy_to_host(void* host, const std::byte* device, size_t bytes) = 0;
   virtual Status copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // The first `row_bytes` of each of `rows` rows, which begin `stride` bytes apart on both sides.
+  virtual Status copy_rows_from_host(std::byte* device, const std::byte* host, size_t stride,
+                                     size_t row_bytes, size_t rows) = 0;
   // Waits for everything queued, and tells what went wrong in it.
   virtual Status synchronize() = 0;
 
@@ -47,6 +50,11 @@ class Stream {
   virtual Status begin_recording() = 0;
   virtual Result<std::unique_ptr<Recording>> end_recording() = 0;
   virtual Status replay(Recording& recording) = 0;
+
+  // Between the two the stream's device is the calling thread's current one, as launchers need it
+  // (ops::LaunchQueue); then again the one that was before, if there was one. They nest.
+  virtual void enter() {}
+  virtual void leave() {}
 
   // Names what is queued until pop_range(), for a profiler; the name lives as long as the stream.
   virtual void push_range(const char*) {}
@@ -57,6 +65,16 @@ class Stream {
   virtual Status launch_error(int32_t failure) = 0;
   virtual int32_t device_index() const { return 0; }       // ops::LaunchQueue::device
   virtual bool overlaps_kernels() const { return false; }  // ops::LaunchQueue::overlaps
+};
+
+class EnteredStream {
+ public:
+  explicit EnteredStream(Stream& stream) : stream_(stream) { stream_.enter(); }
+  ~EnteredStream() { stream_.leave(); }
+  EnteredStream(const EnteredStream&) = delete;
+
+ private:
+  Stream& stream_;
 };
 
 struct DeviceMemory {

@@ -49,6 +49,7 @@ class DeviceRunnerImpl final : public DeviceRunner {
   }
 
   Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam&) override {
+    const EnteredStream entered(*plan_->stream());
     LMN_RETURN_IF_ERROR(enqueue(sizes, Draw::kNothing));
     LMN_RETURN_IF_ERROR(plan_->fetch("logits", 0, sizes.outputs));
     LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
@@ -61,6 +62,7 @@ class DeviceRunnerImpl final : public DeviceRunner {
   // of one prompt may be more, and follow it.
   Status run_sampling(const StepSizes& sizes, const StepSampling& wanted,
                       std::span<SampleChoice> choices, parallel::ThreadTeam&) override {
+    const EnteredStream entered(*plan_->stream());
     const std::span<const SampleRow> samples = wanted.samples;
     const bool with_step = !samples.empty() && samples.size() <= static_cast<size_t>(sizes.outputs);
     if (with_step) set_samples(samples);

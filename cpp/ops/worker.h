@@ -11,7 +11,7 @@
 namespace lmn::ops {
 
 // Where kernels of a device that queues them put them (core/device.h: Stream), and what sizes their
-// grids. One thread uses it at a time. Results depend on none of it.
+// grids. One thread uses it at a time, which has entered the stream. Results depend on none of it.
 struct LaunchQueue {
   void* stream = nullptr;  // the device's own
   int32_t device = 0;      // which of its kind that is

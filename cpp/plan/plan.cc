@@ -493,6 +493,7 @@ Status PlanImpl::create_queue(const graph::Graph& graph, const PlanOptions& opti
 }
 
 Status PlanImpl::enqueue(const StepHints& hints) {
+  const EnteredStream entered(queue_.stream());
   sent_.clear();
   for (const Port& port : inputs_)
     sent_.push_back({port.offset, port.offset + rows_of(port) * port.row_bytes});

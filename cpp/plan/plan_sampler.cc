@@ -31,6 +31,7 @@ Result<PlanSampler> PlanSampler::create(Device& device, int64_t rows, int64_t vo
 
 Status PlanSampler::enqueue(PlanQueue& queue, const float* logits, int64_t count, bool greedy) {
   const auto n = static_cast<size_t>(count);
+  const EnteredStream entered(queue.stream());
   LMN_RETURN_IF_ERROR(
       queue.stream().copy_from_host(samples_.data(), host_samples_.data(), n * sizeof(SampleRow)));
   ops::SampleArgs args{};

@@ -98,10 +98,10 @@ bool sums_in_one_piece(const Api& api, const Algorithm& algorithm) {
 // The library with a handle of one device, which is current when it is made.
 class CublasLt::Library {
  public:
-  Library(const Api& functions, void* made, int ordinal)
-      : api(functions), handle(made), ordinal_(ordinal) {}
+  Library(const Api& functions, void* made, const Context& context)
+      : api(functions), handle(made), context_(context) {}
   ~Library() {
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     (void)api.Destroy(handle);
   }
   Library(const Library&) = delete;
@@ -110,7 +110,7 @@ class CublasLt::Library {
   void* const handle;
 
  private:
-  const int ordinal_;
+  const Context& context_;
 };
 
 class CublasLt::Planned final : public ops::PlannedProduct {
@@ -160,7 +160,6 @@ class CublasLt::Planned final : public ops::PlannedProduct {
   void launch(const void* x, const void* w, float* y, std::byte* workspace,
               ops::LaunchQueue& queue) const override {
     if (queue.failure != 0) return;
-    const CurrentDevice current(queue.device);
     const float one = 1, zero = 0;
     const int status = library_->api.Matmul(library_->handle, operation_.get(), &one, w, w_.get(),
                                             x, x_.get(), &zero, y, y_.get(), y, y_.get(),
@@ -175,14 +174,14 @@ class CublasLt::Planned final : public ops::PlannedProduct {
   size_t workspace_bytes_ = 0;
 };
 
-CublasLt::CublasLt(int ordinal, std::string wheels)
-    : ordinal_(ordinal), wheels_(std::move(wheels)) {}
+CublasLt::CublasLt(const Context& context, std::string wheels)
+    : context_(context), wheels_(std::move(wheels)) {}
 CublasLt::~CublasLt() = default;
 
 Result<std::shared_ptr<const ops::PlannedProduct>> CublasLt::plan(
     const ops::DenseProduct& product) const {
   using Product = std::shared_ptr<const ops::PlannedProduct>;
-  const CurrentDevice current(ordinal_);
+  const CurrentDevice current(context_);
   std::call_once(once_, [this] { found_ = find(); });
   LMN_RETURN_IF_ERROR(found_);
   if (library_ == nullptr) return Product();
@@ -249,7 +248,7 @@ Result<std::shared_ptr<const CublasLt::Library>> CublasLt::open(const std::strin
   const int status = api.Create(&handle);
   if (status != kSuccess)
     return refuse("gives no handle for this device: status " + std::to_string(status));
-  return std::shared_ptr<const Library>(std::make_shared<Library>(api, handle, ordinal_));
+  return std::shared_ptr<const Library>(std::make_shared<Library>(api, handle, context_));
 }
 
 std::string folder_of_wheels() {

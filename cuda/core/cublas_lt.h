@@ -20,10 +20,13 @@
 
 namespace lmn::cuda {
 
+class Context;  // cuda_context.h
+
 class CublasLt final : public ops::DenseProducts {
  public:
-  // `wheels`: the folder of Python packages, such as site-packages; empty: there is none.
-  CublasLt(int ordinal, std::string wheels);
+  // Of the device that the context is of, which outlives this. `wheels`: the folder of Python
+  // packages, such as site-packages; empty: there is none.
+  CublasLt(const Context& context, std::string wheels);
   ~CublasLt() override;
   CublasLt(const CublasLt&) = delete;
 
@@ -39,7 +42,7 @@ class CublasLt final : public ops::DenseProducts {
   Result<std::shared_ptr<const Library>> open(const std::string& path, bool only_loaded) const;
   Status find() const;
 
-  const int ordinal_;
+  const Context& context_;
   const std::string wheels_;
   mutable std::once_flag once_;  // of the two that follow
   mutable Status found_;

@@ -11,7 +11,6 @@
 #include "cuda/core/cublas_lt.h"
 #include "cuda/core/cuda_error.h"
 #include "cuda/core/cuda_stream.h"
-#include "cuda/core/current_device.h"
 #include "cuda/kernels/launchers.h"
 
 namespace lmn::cuda {
@@ -31,22 +30,53 @@ bool overlap_wanted() {
   return value == nullptr || std::string_view(value) != "0";
 }
 
+// What a device is asked for before it is used.
+struct Traits {
+  int major = 0, minor = 0, multiprocessors = 0, shared_bytes = 0, has_pools = 0;
+  int version() const { return major * 10 + minor; }
+
+  cudaError_t read(int ordinal) {
+    for (const auto& [attribute, value] :
+         {std::pair{cudaDevAttrComputeCapabilityMajor, &major},
+          std::pair{cudaDevAttrComputeCapabilityMinor, &minor},
+          std::pair{cudaDevAttrMultiProcessorCount, &multiprocessors},
+          std::pair{cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes},
+          std::pair{cudaDevAttrMemoryPoolsSupported, &has_pools}}) {
+      const cudaError_t code = cudaDeviceGetAttribute(value, attribute, ordinal);
+      if (code != cudaSuccess) return code;
+    }
+    return cudaSuccess;
+  }
+};
+
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int ordinal, int major, int minor, bool overlaps)
+  CudaDevice(int ordinal, const Traits& traits)
       : ordinal_(ordinal),
-        target_("sm_" + std::to_string(major * 10 + minor)),
-        overlaps_(overlaps),
+        traits_(traits),
+        target_("sm_" + std::to_string(traits.version())),
         health_("cuda:" + std::to_string(ordinal)),
-        products_(ordinal, folder_of_wheels()) {}
+        products_(context_, folder_of_wheels()) {}
   ~CudaDevice() override {
     stream_.reset();
-    if (pool_ != nullptr) (void)cudaMemPoolDestroy(pool_);
+    if (pool_ == nullptr) return;
+    const CurrentDevice current(context_);
+    (void)cudaMemPoolDestroy(pool_);
   }
 
   // Its own pool, so that what it keeps goes with it; its own stream orders allocations and copies.
   Status open() {
-    LMN_ASSIGN_OR_RETURN(stream_, create_cuda_stream(ordinal_, health_, overlaps_));
+    LMN_RETURN_IF_ERROR(context_.open(ordinal_, health_));
+    const CurrentDevice current(context_);
+    if (const int32_t failure = find_code(); failure != 0) {
+      return error(Code::kUnsupported,
+                   "device %s is an %s, for which this library has no code (%s): build it with "
+                   "-DLMN_CUDA_ARCHITECTURES=%d",
+                   name().c_str(), target_.c_str(),
+                   cudaGetErrorString(static_cast<cudaError_t>(failure)), traits_.version());
+    }
+    overlaps_ = code_version() >= kOverlapVersion && overlap_wanted();
+    LMN_ASSIGN_OR_RETURN(stream_, create_cuda_stream(ordinal_, context_, health_, overlaps_));
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location.type = cudaMemLocationTypeDevice;
@@ -66,6 +96,7 @@ class CudaDevice final : public Device {
 
   Result<std::byte*> allocate(size_t bytes) override {
     LMN_ASSIGN_OR_RETURN(std::byte * data, allocate_uninitialized(bytes));
+    const CurrentDevice current(context_);
     Status status = health_.map(cudaMemsetAsync(data, 0, bytes, queue()), "clearing memory");
     if (status.ok()) status = stream_->synchronize();
     if (status.ok()) return data;
@@ -81,7 +112,7 @@ class CudaDevice final : public Device {
 
   Result<std::byte*> allocate_uninitialized(size_t bytes) override {
     LMN_RETURN_IF_ERROR(health_.check());
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     void* data = nullptr;
     cudaError_t code = cudaMallocFromPoolAsync(&data, bytes, pool_, queue());
     if (code == cudaErrorMemoryAllocation) {  // perhaps for want of one piece: without what is kept
@@ -103,7 +134,7 @@ class CudaDevice final : public Device {
   }
 
   void release(std::byte* data, size_t) override {
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     (void)cudaFreeAsync(data, queue());  // called by destructors: nobody to tell
   }
 
@@ -121,12 +152,12 @@ class CudaDevice final : public Device {
   }
 
   Result<std::unique_ptr<Stream>> create_stream() override {
-    return create_cuda_stream(ordinal_, health_, overlaps_);
+    return create_cuda_stream(ordinal_, context_, health_, overlaps_);
   }
 
   Result<std::byte*> allocate_pinned(size_t bytes) override {
     LMN_RETURN_IF_ERROR(health_.check());
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     void* data = nullptr;
     const cudaError_t code = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
     if (code == cudaErrorMemoryAllocation) {
@@ -138,10 +169,13 @@ class CudaDevice final : public Device {
     std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
     return static_cast<std::byte*>(data);
   }
-  void release_pinned(std::byte* data, size_t) override { (void)cudaFreeHost(data); }
+  void release_pinned(std::byte* data, size_t) override {
+    const CurrentDevice current(context_);
+    (void)cudaFreeHost(data);
+  }
 
   Result<DeviceMemory> memory() const override {
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     size_t free = 0, total = 0;
     const cudaError_t code = cudaMemGetInfo(&free, &total);
     if (code != cudaSuccess) {
@@ -161,9 +195,11 @@ class CudaDevice final : public Device {
   cudaStream_t queue() const { return static_cast<cudaStream_t>(stream_->handle()); }
 
   const int ordinal_;
+  const Traits traits_;
   const std::string target_;
-  const bool overlaps_;
+  bool overlaps_ = false;
   mutable Health health_;
+  Context context_;
   const CublasLt products_;
   std::unique_ptr<Stream> stream_;  // of allocations and of copies that are waited for
   cudaMemPool_t pool_ = nullptr;
@@ -212,17 +248,14 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
     return error(Code::kUnsupported, "device cuda:%d: there are %d devices, cuda:0 to cuda:%d",
                  ordinal, count, count - 1);
   }
-  int major = 0, minor = 0;
-  for (const auto& [attribute, value] : {std::pair{cudaDevAttrComputeCapabilityMajor, &major},
-                                         std::pair{cudaDevAttrComputeCapabilityMinor, &minor}}) {
-    const cudaError_t asked = cudaDeviceGetAttribute(value, attribute, ordinal);
-    if (asked != cudaSuccess) return no_device(asked, ordinal);
-  }
-  if (major < kOldestMajor) {
+  Traits traits;
+  if (const cudaError_t asked = traits.read(ordinal); asked != cudaSuccess)
+    return no_device(asked, ordinal);
+  if (traits.major < kOldestMajor) {
     return error(Code::kUnsupported,
                  "device cuda:%d is of compute capability %d.%d; the kernels need 8.0 (Ampere) or "
                  "newer: use device \"cpu\"",
-                 ordinal, major, minor);
+                 ordinal, traits.major, traits.minor);
   }
   int driver = 0;
   (void)cudaDriverGetVersion(&driver);
@@ -232,21 +265,19 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
                  "newer, or use device \"cpu\"",
                  ordinal, version_text(driver).c_str());
   }
-  const std::string target = "sm_" + std::to_string(major * 10 + minor);
-  bool overlaps = false;
-  {
-    const CurrentDevice current(ordinal);
-    if (const int32_t failure = find_code(); failure != 0) {
-      return error(
-          Code::kUnsupported,
-          "device cuda:%d is an %s, for which this library has no code (%s): build it with "
-          "-DLMN_CUDA_ARCHITECTURES=%d%d",
-          ordinal, target.c_str(), cudaGetErrorString(static_cast<cudaError_t>(failure)), major,
-          minor);
-    }
-    overlaps = code_version() >= kOverlapVersion && overlap_wanted();
+  if (traits.has_pools == 0) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d: the driver offers no memory pools on it, as under some "
+                 "virtualisation; use device \"cpu\"",
+                 ordinal);
   }
-  auto device = std::make_unique<CudaDevice>(ordinal, major, minor, overlaps);
+  if (traits.shared_bytes < static_cast<int>(kMostSharedBytes)) {
+    return error(Code::kUnsupported,
+                 "device cuda:%d: a block may have %d bytes of shared memory, kernels need %u; use "
+                 "device \"cpu\"",
+                 ordinal, traits.shared_bytes, kMostSharedBytes);
+  }
+  auto device = std::make_unique<CudaDevice>(ordinal, traits);
   LMN_RETURN_IF_ERROR(device->open());
   return std::unique_ptr<Device>(std::move(device));
 }

@@ -8,29 +8,37 @@
 #include <utility>
 
 #include "cuda/core/cublas_lt.h"
-#include "cuda/core/current_device.h"
 
 namespace lmn::cuda {
 namespace {
 
 class CudaRecording final : public Recording {
  public:
-  explicit CudaRecording(cudaGraphExec_t graph) : graph_(graph) {}
-  ~CudaRecording() override { (void)cudaGraphExecDestroy(graph_); }
+  CudaRecording(const Context& context, cudaGraphExec_t graph) : context_(context), graph_(graph) {}
+  ~CudaRecording() override {
+    const CurrentDevice current(context_);
+    (void)cudaGraphExecDestroy(graph_);
+  }
   CudaRecording(const CudaRecording&) = delete;
 
   cudaGraphExec_t graph() const { return graph_; }
 
  private:
+  const Context& context_;
   cudaGraphExec_t graph_;
 };
 
 class CudaStream final : public Stream {
  public:
-  CudaStream(int ordinal, cudaStream_t stream, Health& health, bool overlaps)
-      : ordinal_(ordinal), stream_(stream), health_(health), overlaps_(overlaps) {}
+  CudaStream(int ordinal, const Context& context, cudaStream_t stream, Health& health,
+             bool overlaps)
+      : ordinal_(ordinal),
+        context_(context),
+        stream_(stream),
+        health_(health),
+        overlaps_(overlaps) {}
   ~CudaStream() override {
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     (void)cudaStreamSynchronize(stream_);
     (void)cudaStreamDestroy(stream_);
   }
@@ -45,27 +53,37 @@ class CudaStream final : public Stream {
   Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
     return copy_bytes(to, from, bytes, cudaMemcpyDeviceToDevice);
   }
+  Status copy_rows_from_host(std::byte* device, const std::byte* host, size_t stride,
+                             size_t row_bytes, size_t rows) override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    if (row_bytes == 0 || rows == 0) return {};
+    const CurrentDevice current(context_);
+    return health_.map(cudaMemcpy2DAsync(device, stride, host, stride, row_bytes, rows,
+                                         cudaMemcpyHostToDevice, stream_),
+                       "copying rows");
+  }
   Status synchronize() override {
     LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(context_);
     return health_.map(cudaStreamSynchronize(stream_), "running kernels");
   }
 
   Status begin_recording() override {
     LMN_RETURN_IF_ERROR(health_.check());
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     return health_.map(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                        "beginning to record kernels");
   }
 
   Result<std::unique_ptr<Recording>> end_recording() override {
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     cudaGraph_t graph = nullptr;
     LMN_RETURN_IF_ERROR(health_.map(cudaStreamEndCapture(stream_, &graph), "recording kernels"));
     cudaGraphExec_t executable = nullptr;
     const cudaError_t code = cudaGraphInstantiateWithFlags(&executable, graph, 0);
     (void)cudaGraphDestroy(graph);
     LMN_RETURN_IF_ERROR(health_.map(code, "preparing recorded kernels"));
-    auto recording = std::make_unique<CudaRecording>(executable);
+    auto recording = std::make_unique<CudaRecording>(context_, executable);
     LMN_RETURN_IF_ERROR(
         health_.map(cudaGraphUpload(executable, stream_), "uploading recorded kernels"));
     return std::unique_ptr<Recording>(std::move(recording));
@@ -73,8 +91,16 @@ class CudaStream final : public Stream {
 
   Status replay(Recording& recording) override {
     LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(context_);
     return health_.map(cudaGraphLaunch(static_cast<CudaRecording&>(recording).graph(), stream_),
                        "starting recorded kernels");
+  }
+
+  void enter() override { entered_ += context_.push() ? 1 : 0; }
+  void leave() override {
+    if (entered_ == 0) return;  // there was no room
+    --entered_;
+    context_.pop();
   }
 
 #if defined(LMN_CUDA_NVTX)
@@ -97,25 +123,29 @@ class CudaStream final : public Stream {
   Status copy_bytes(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     LMN_RETURN_IF_ERROR(health_.check());
     if (bytes == 0) return {};
-    const CurrentDevice current(ordinal_);
+    const CurrentDevice current(context_);
     return health_.map(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying");
   }
 
   const int ordinal_;
+  const Context& context_;
   const cudaStream_t stream_;
   Health& health_;
   const bool overlaps_;
+  int entered_ = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health, bool overlaps) {
+Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, const Context& context,
+                                                   Health& health, bool overlaps) {
   LMN_RETURN_IF_ERROR(health.check());
-  const CurrentDevice current(ordinal);
+  const CurrentDevice current(context);
   cudaStream_t stream = nullptr;
   LMN_RETURN_IF_ERROR(
       health.map(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
-  return std::unique_ptr<Stream>(std::make_unique<CudaStream>(ordinal, stream, health, overlaps));
+  return std::unique_ptr<Stream>(
+      std::make_unique<CudaStream>(ordinal, context, stream, health, overlaps));
 }
 
 }  // namespace lmn::cuda

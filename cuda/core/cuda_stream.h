@@ -8,12 +8,14 @@
 #include <memory>
 
 #include "core/device.h"
+#include "cuda/core/cuda_context.h"
 #include "cuda/core/cuda_error.h"
 
 namespace lmn::cuda {
 
-// `health` outlives the stream, as the device does. `overlaps`: a kernel may start while the one
-// before it ends.
-Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, Health& health, bool overlaps);
+// `context` and `health` outlive the stream, as the device does. `overlaps`: a kernel may start
+// while the one before it ends.
+Result<std::unique_ptr<Stream>> create_cuda_stream(int ordinal, const Context& context,
+                                                   Health& health, bool overlaps);
 
 }  // namespace lmn::cuda

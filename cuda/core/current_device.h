@@ -3,15 +3,19 @@
 
 namespace lmn::cuda {
 
-// Makes a device the calling thread's for a scope, and then the one that was.
+class Context;  // cuda_context.h
+
+// Makes a device's context the calling thread's for a scope. Where it is so already, that is one
+// look. Without CUDA's headers, for those who do without them.
 class CurrentDevice {
  public:
-  explicit CurrentDevice(int ordinal);
+  explicit CurrentDevice(const Context& context);
   ~CurrentDevice();
   CurrentDevice(const CurrentDevice&) = delete;
 
  private:
-  int before_ = 0, ordinal_ = 0;
+  const Context& context_;
+  const bool pushed_;
 };
 
 }  // namespace lmn::cuda

@@ -205,11 +205,8 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   if (shape.x == 0 || shape.y == 0 || shape.z == 0 || queue.failure != 0) return;
   const auto* kernel = reinterpret_cast<const void*>(kKernel);
   constexpr uint32_t kWithoutAsking = 48 * 1024;  // more is an attribute of the kernel
-  int before = queue.device;  // the calling thread's device, which may be another
-  cudaError_t status = cudaGetDevice(&before);
-  if (status == cudaSuccess && before != queue.device) status = cudaSetDevice(queue.device);
-  if (status == cudaSuccess && shape.shared_bytes > kWithoutAsking)
-    status = raise_shared_limit<kKernel>(queue.device);
+  cudaError_t status = cudaSuccess;               // the calling thread has entered the stream
+  if (shape.shared_bytes > kWithoutAsking) status = raise_shared_limit<kKernel>(queue.device);
   void* arguments[] = {&params};
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -222,7 +219,6 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   config.attrs = &overlap;
   config.numAttrs = queue.overlaps ? 1 : 0;
   if (status == cudaSuccess) status = cudaLaunchKernelExC(&config, kernel, arguments);
-  if (before != queue.device) (void)cudaSetDevice(before);
   if (status != cudaSuccess) queue.failure = status;
 }
 

@@ -25,6 +25,9 @@ namespace lmn::cuda {
 void launch_op(const ops::SampleArgs& args, ops::LaunchQueue& queue);
 size_t sample_bytes(int64_t rows, int64_t vocab);
 
+// Shared memory of a block that launches ask for at most: sm_86, sm_89 and sm_120 have no more.
+inline constexpr uint32_t kMostSharedBytes = 99 * 1024;
+
 // Of a grid's first dimension, which takes 2^31 - 1.
 inline uint32_t blocks(int64_t count) { return static_cast<uint32_t>(count); }
 

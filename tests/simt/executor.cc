@@ -11,6 +11,7 @@
 
 #include "core/float16.h"
 #include "cuda/core/simt.cuh"
+#include "cuda/kernels/launchers.h"
 #include "fibre.h"
 #include "guarded_heap.h"
 
@@ -78,7 +79,8 @@ class Execution {
     shape_ = shape;
     faulted_ = false;
     const int threads = static_cast<int>(shape.threads);
-    if (threads < 1 || threads > 1024 || threads % kWarp != 0 || shape.shared_bytes > 232448)
+    if (threads < 1 || threads > 1024 || threads % kWarp != 0 ||
+        shape.shared_bytes > lmn::cuda::kMostSharedBytes)
       return fault("has a block of " + std::to_string(threads) + " threads with " +
                    std::to_string(shape.shared_bytes) + " bytes of shared memory");
     while (threads_.size() < static_cast<size_t>(threads)) {
@@ -540,6 +542,10 @@ void launch(ops::LaunchQueue& queue, std::string_view name, const LaunchShape& s
   };
   auto* stream = static_cast<simt_tests::HostStream*>(queue.stream);
   if (stream == nullptr) return work();
+  if (!stream->is_entered()) {
+    queue.failure = 1;
+    return;
+  }
   stream->push(std::move(work));
 }
 

@@ -40,12 +40,17 @@ class HostStream {
     }
   }
   void synchronize();
+  // As lmn::Stream: nobody launches who has not entered.
+  void enter() { ++entered_; }
+  void leave() { --entered_; }
+  bool is_entered() const { return entered_ > 0; }
   // While `to` is not null, work is appended there instead of being queued.
   void record(std::vector<std::function<void()>>* to) { recording_ = to; }
 
  private:
   std::vector<std::function<void()>> pending_;
   std::vector<std::function<void()>>* recording_ = nullptr;
+  int entered_ = 0;
 };
 
 // A launch that goes to no stream (LaunchQueue::stream null) runs at once.

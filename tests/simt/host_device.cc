@@ -58,7 +58,20 @@ class TestStream final : public lmn::Stream {
 
   Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
     LMN_RETURN_IF_ERROR(shared_.check());
-    stream_.push([=] { std::memcpy(device, host, bytes); });
+    stream_.push([=, this] {
+      std::memcpy(device, host, bytes);
+      count_to_device(bytes);
+    });
+    return {};
+  }
+  Status copy_rows_from_host(std::byte* device, const std::byte* host, size_t stride,
+                             size_t row_bytes, size_t rows) override {
+    LMN_RETURN_IF_ERROR(shared_.check());
+    stream_.push([=, this] {
+      for (size_t i = 0; i < rows; ++i)
+        std::memcpy(device + i * stride, host + i * stride, row_bytes);
+      count_to_device(rows * row_bytes);
+    });
     return {};
   }
   Status copy_to_host(void* host, const std::byte* device, size_t bytes) override {
@@ -103,12 +116,19 @@ class TestStream final : public lmn::Stream {
     return {};
   }
   bool overlaps_kernels() const override { return true; }  // the executor sees who does not wait
+  void enter() override { stream_.enter(); }
+  void leave() override { stream_.leave(); }
   void* handle() override { return &stream_; }
   Status launch_error(int32_t failure) override {
     return lmn::error(Code::kInternal, "device simt failed: launch error %d", failure);
   }
 
  private:
+  void count_to_device(size_t bytes) {
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    shared_.counters.bytes_to_device += static_cast<int64_t>(bytes);
+  }
+
   Shared& shared_;
   HostStream stream_;
   std::unique_ptr<HostRecording> recording_;

@@ -26,6 +26,7 @@ struct HostDeviceCounters {
   int64_t recordings = 0;  // made
   int64_t waits = 0;       // synchronize(), and copies that are done when they return
   int64_t bytes_to_host = 0;
+  int64_t bytes_to_device = 0;  // on streams
 };
 
 class HostDevice : public lmn::Device {

@@ -17,6 +17,7 @@ static_assert(sizeof(std::atomic<const char*>) == sizeof(uint64_t),
 
 Status Program::execute_on_device(const Specialization& s, Frame& frame,
                                   const RunContext& context) const {
+  const EnteredStream entered(*frame.device->stream);
   Status status = run_device_steps(s, frame, context);
   if (status.ok()) return finish_on_device(frame);
   (void)frame.device->stream->synchronize();  // the first error counts

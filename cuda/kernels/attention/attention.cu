@@ -43,6 +43,7 @@ void decode(Attention a, int64_t begin, int64_t end, ops::LaunchQueue& queue) {
     shape.y = static_cast<uint32_t>(a.kv.kv_heads * simt::div_up(a.group, kDecodeHeads));
     shape.z = static_cast<uint32_t>(rows);
     shape.threads = kAttentionThreads;
+    static_assert(kDecodeShared<kType, kWidth> <= kMostSharedBytes);
     shape.shared_bytes = kDecodeShared<kType, kWidth>;
     simt::launch<attention_split<kType, kWidth>>(queue, shape, a);
     if (bytes == 0) continue;
@@ -62,6 +63,7 @@ void prefill(Attention a, int64_t begin, ops::LaunchQueue& queue) {
   shape.y = static_cast<uint32_t>(a.kv.kv_heads * simt::div_up(a.group, heads));
   shape.z = kWidth / kOutputs<kWidth>;
   shape.threads = kAttentionThreads;
+  static_assert(kPrefillShared<kType, kWidth> <= kMostSharedBytes);
   shape.shared_bytes = kPrefillShared<kType, kWidth>;
   simt::launch<attention_rows<kType, kWidth>>(queue, shape, a);
 }

@@ -14,6 +14,7 @@
 // A kind of weights (Kind) says how a stage of kSplit / kStages columns is copied and multiplied.
 #pragma once
 
+#include "cuda/kernels/launchers.h"
 #include "cuda/kernels/linear/splits.cuh"
 
 namespace lmn::cuda {
@@ -257,6 +258,7 @@ template <class Kind>
 void launch_kind(const LinearParams& p, ops::LaunchQueue& queue) {
   const auto row_tiles = static_cast<uint32_t>(simt::div_up(p.rows, kTileRows));
   const auto panel_tiles = static_cast<uint32_t>(simt::div_up(p.panels, kTilePanels));
+  static_assert(tiles_shared<Kind>() <= kMostSharedBytes);
   simt::launch<linear_tiles<Kind>>(
       queue, {row_tiles, panel_tiles, 1, kTileThreads, tiles_shared<Kind>()}, p);
 }

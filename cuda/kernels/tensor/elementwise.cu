@@ -359,6 +359,8 @@ Status bind_elementwise(const Binding& b) {
         b.node.dtype(input) == b.outputs[0].dtype && b.node.shape(input) == b.outputs[0].shape)
       b.kernel.in_place = input;
   }
+  // Integers have no chains, and no more than one buffer.
+  static_assert(kMostSteps * sizeof(float) * kStepThreads * kElementsOfThread <= kMostSharedBytes);
   const size_t element = as_float ? sizeof(float) : sizeof(int64_t);
   const auto shared = static_cast<uint32_t>(static_cast<size_t>(program.buffers) * element *
                                             kStepThreads * kElementsOfThread);

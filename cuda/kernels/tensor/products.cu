@@ -108,6 +108,7 @@ void launch_product(const ProductParams& p, bool by_matrices, ops::LaunchQueue& 
   const int64_t chunks = p.partial == nullptr ? 1 : simt::div_up(p.inner, kChunk);
   const int64_t tiles = simt::div_up(p.columns, kProductColumns) * simt::div_up(p.rows, kRows);
   if (by_matrices) {
+    static_assert(kHalfShared<kRows> <= kMostSharedBytes);
     const simt::LaunchShape shape{blocks(tiles * chunks * p.batches), 1, 1, kHalfThreads,
                                   kHalfShared<kRows>};
     if (p.x_type == DType::kBF16) {

@@ -19,9 +19,10 @@
 
 namespace lmn::cuda {
 
-// There is no device that could be current: cuda/core/current_device.cc is not linked here.
-CurrentDevice::CurrentDevice(int ordinal) : before_(ordinal), ordinal_(ordinal) {}
-CurrentDevice::~CurrentDevice() = default;
+// There is no device that could be current: cuda/core/cuda_context.cc is not linked here.
+class Context {};
+CurrentDevice::CurrentDevice(const Context& context) : context_(context), pushed_(false) {}
+CurrentDevice::~CurrentDevice() { (void)context_; }
 
 }  // namespace lmn::cuda
 
@@ -31,6 +32,8 @@ using namespace simt_tests;
 using cuda::CublasLt;
 using ops::DenseProduct;
 namespace fs = std::filesystem;
+
+const cuda::Context kContext;
 
 class LibraryVariable {
  public:
@@ -77,7 +80,7 @@ TEST(products_of_matrices_that_lie_row_by_row) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   {
     const LibraryVariable variable(LMN_FAKE_CUBLAS_LT);
-    const CublasLt products(3, "");
+    const CublasLt products(kContext, "");
     for (const DType type : {DType::kF16, DType::kBF16}) {
       for (const bool transposed : {false, true}) {
         for (const bool one_for_all : {false, true}) {
@@ -141,7 +144,7 @@ TEST(products_of_matrices_that_lie_row_by_row) {
 TEST(what_the_library_cannot_do_is_left_to_others) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   const LibraryVariable variable(LMN_FAKE_CUBLAS_LT);
-  const CublasLt products(0, "");
+  const CublasLt products(kContext, "");
   const auto is_planned = [&] {
     const auto planned = products.plan(small_product());
     ASSERT_OK(planned);
@@ -166,7 +169,7 @@ TEST(what_the_library_cannot_do_is_left_to_others) {
 TEST(a_product_that_is_refused_fails_its_queue_once) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   const LibraryVariable variable(LMN_FAKE_CUBLAS_LT);
-  const CublasLt products(0, "");
+  const CublasLt products(kContext, "");
   const auto planned = products.plan(small_product());
   ASSERT_OK(planned);
   fake.matmul_status = 13;  // CUBLAS_STATUS_EXECUTION_FAILED
