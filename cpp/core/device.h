@@ -91,6 +91,8 @@ class Device {
       const = 0;  // instruction set or architecture in use: "avx2", "sm_90"
 
   virtual bool is_host() const { return true; }
+  // That run blocks of kernels at the same time; grids follow from it, results do not.
+  virtual int32_t multiprocessors() const { return 1; }
 
   // Memory the kernels read and write, zeroed, aligned to 64 bytes at least. OUT_OF_MEMORY names
   // the size.

@@ -219,7 +219,7 @@ Status prepare_tensor_op(const ops::TensorNode& node, std::shared_ptr<const void
 
 template <const IsaKernels& kIsa>
 Status bind_tensor_op(const ops::TensorNode& node, std::span<const ops::TensorType> outputs,
-                      ops::TensorKernel* kernel) {
+                      const ops::KernelTarget&, ops::TensorKernel* kernel) {
   return bind({node, outputs, *kernel, kIsa});
 }
 

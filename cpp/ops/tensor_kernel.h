@@ -118,6 +118,11 @@ struct EvaluateContext {
   }
 };
 
+// What a kernel is for, besides its node.
+struct KernelTarget {
+  int32_t multiprocessors = 1;  // Device::multiprocessors
+};
+
 // One device's way of doing tensor operators.
 struct TensorKernels {
   // What the kernels of a node share, whatever the shapes: packed weights. Called once, when a
@@ -126,7 +131,7 @@ struct TensorKernels {
   Status (*prepare)(const TensorNode& node, std::shared_ptr<const void>* prepared) = nullptr;
   // UNSUPPORTED names a type that the device has no kernel for.
   Status (*bind)(const TensorNode& node, std::span<const TensorType> outputs,
-                 TensorKernel* kernel) = nullptr;
+                 const KernelTarget& target, TensorKernel* kernel) = nullptr;
   Status (*evaluate)(const TensorNode& node, const EvaluateContext& context) = nullptr;
 };
 

@@ -13,8 +13,9 @@ namespace lmn::ops {
 // Where kernels of a device that queues them put them (core/device.h: Stream), and what sizes their
 // grids. One thread uses it at a time, which has entered the stream. Results depend on none of it.
 struct LaunchQueue {
-  void* stream = nullptr;  // the device's own
-  int32_t device = 0;      // which of its kind that is
+  void* stream = nullptr;       // the device's own
+  int32_t device = 0;           // which of its kind that is
+  int32_t multiprocessors = 1;  // Device::multiprocessors
   // Device memory for kernels of this stream, which come one after the other, 256-byte aligned:
   // KernelTable::workspace_bytes.
   std::byte* workspace = nullptr;

@@ -34,6 +34,7 @@ Result<PlanQueue> PlanQueue::create(Device& device, int64_t input_bytes, int64_t
                                              device, static_cast<size_t>(workspace_bytes)));
   queue.launches_.stream = queue.stream_->handle();
   queue.launches_.device = queue.stream_->device_index();
+  queue.launches_.multiprocessors = device.multiprocessors();
   queue.launches_.overlaps = queue.stream_->overlaps_kernels();
   queue.launches_.workspace = queue.workspace_.data();
   queue.launches_.workspace_bytes = queue.workspace_.bytes();

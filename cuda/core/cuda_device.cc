@@ -91,6 +91,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return "cuda:" + std::to_string(ordinal_); }
   std::string target() const override { return target_; }
   bool is_host() const override { return false; }
+  int32_t multiprocessors() const override { return traits_.multiprocessors; }
   const ops::KernelTable& kernels() const override { return kernel_table(); }
   const ops::DenseProducts* dense_products() const override { return &products_; }
 

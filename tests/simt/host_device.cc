@@ -143,6 +143,7 @@ class TestDevice final : public HostDevice {
   std::string name() const override { return "simt"; }
   std::string target() const override { return "host"; }
   bool is_host() const override { return false; }
+  int32_t multiprocessors() const override { return options_.multiprocessors; }
   const lmn::ops::KernelTable& kernels() const override { return lmn::cuda::kernel_table(); }
   const lmn::ops::DenseProducts* dense_products() const override { return options_.products; }
 

@@ -15,6 +15,7 @@ namespace simt_tests {
 
 struct HostDeviceOptions {
   int64_t memory_bytes = int64_t{8} << 30;  // that there seems to be
+  int multiprocessors = 4;                  // that there seem to be
   // The n-th wait from now fails, as if a kernel had gone wrong, and closes the device; 0: none.
   int fail_after = 0;
   const lmn::ops::DenseProducts* products = nullptr;  // outlive it

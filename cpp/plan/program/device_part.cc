@@ -233,6 +233,7 @@ Result<std::unique_ptr<DeviceFrame>> DeviceFrame::create(const DevicePart& part)
   frame->failure = frame->scratch + aligned(part.scratch_bytes);
   frame->queue.stream = frame->stream->handle();
   frame->queue.device = frame->stream->device_index();
+  frame->queue.multiprocessors = part.device->multiprocessors();
   frame->queue.overlaps = frame->stream->overlaps_kernels();
   return frame;
 }

@@ -231,7 +231,7 @@ class Specializer {
     LMN_ASSIGN_OR_RETURN(const void* ready, prepared(stage->node));
     const ops::TensorNode view(op, node.attributes, node.name, operands,
                                static_cast<int>(node.outputs.size()), ready);
-    LMN_RETURN_IF_ERROR(kernels_.bind(view, types, &stage->kernel));
+    LMN_RETURN_IF_ERROR(kernels_.bind(view, types, {}, &stage->kernel));
     for (const Operand& operand : operands) {
       if (operand.present && operand.type.ranked()) {
         bytes +=
@@ -251,10 +251,12 @@ class Specializer {
                               const std::vector<Operand>& operands,
                               std::span<const TensorType> types, ProgramStage* stage) const {
     if (keep_on_host_.contains(stage->node)) return false;
-    const ops::TensorNode view(
-        op, node.attributes, node.name, operands, static_cast<int>(node.outputs.size()), nullptr,
-        has_fixed_sizes(node) ? accelerator_->device->dense_products() : nullptr);
-    Status status = accelerator_->device->kernels().tensor.bind(view, types, &stage->kernel);
+    Device& device = *accelerator_->device;
+    const ops::TensorNode view(op, node.attributes, node.name, operands,
+                               static_cast<int>(node.outputs.size()), nullptr,
+                               has_fixed_sizes(node) ? device.dense_products() : nullptr);
+    Status status =
+        device.kernels().tensor.bind(view, types, {device.multiprocessors()}, &stage->kernel);
     if (status.ok()) return true;
     stage->kernel = {};
     if (status.code() != Code::kUnsupported) return status;
@@ -535,7 +537,7 @@ Status compute_now(const ops::TensorKernels& kernels, const ops::TensorNode& nod
       return node.fail("the shape of an output does not follow from its inputs");
   }
   ops::TensorKernel kernel;
-  LMN_RETURN_IF_ERROR(kernels.bind(node, types, &kernel));
+  LMN_RETURN_IF_ERROR(kernels.bind(node, types, {}, &kernel));
   std::vector<std::byte*> table;
   std::vector<int32_t> in, out;
   for (const ops::RuntimeValue* value : inputs) {

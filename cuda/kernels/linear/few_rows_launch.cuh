@@ -11,9 +11,8 @@
 
 namespace lmn::cuda {
 
-// Blocks are as large as leaves all of them resident together on an H200 (a second wave of few
-// blocks would leave most of it idle), and no larger than as many rounds of splits take.
-inline constexpr int kMultiprocessors = 132;
+// Blocks are as large as leaves all of them resident together (a second wave of few blocks would
+// leave most of the device idle), and no larger than as many rounds of splits take.
 inline constexpr int kLeastWarps = 4;  // a multiprocessor's schedulers
 // Of eight rows, activations and sums of so many warps fit in 99 KB of shared memory (sm_120), and
 // two such blocks on a multiprocessor.
@@ -27,7 +26,8 @@ void launch_splits(const LinearParams& p, ops::LaunchQueue& queue) {
   const int64_t units = simt::div_up(p.x.columns, kSplit) * (p.gated ? 2 : 1);
   const int64_t most =
       Split::kRows == 1 ? Split::kWarps : std::min(Split::kWarps / 2, kMostWarpsOfEight);
-  const int64_t each = kMultiprocessors * Split::kWarps / grid;  // resident warps of a block
+  // Warps of a block, where a multiprocessor has as many blocks as it gets and kWarps in all.
+  const int64_t each = Split::kWarps / simt::div_up(grid, queue.multiprocessors);
   int64_t warps = std::max<int64_t>(kLeastWarps, std::min({most, each, units}) / 2 * 2);
   const int64_t rounds = simt::div_up(units, warps);
   warps = std::max<int64_t>(kLeastWarps, simt::div_up(simt::div_up(units, rounds), 2) * 2);

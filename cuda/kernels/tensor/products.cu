@@ -55,8 +55,6 @@ struct ProductOperands {
 };
 
 constexpr int64_t kFewRows = 16, kManyRows = 64;
-// Blocks that keep a GPU busy: one on each of the 132 multiprocessors of an H200.
-constexpr int64_t kBusyBlocks = 132;
 
 // Whether matrix instructions take the operands as they lie: in units of 16 bytes.
 bool suits_half_product(const ProductParams& p) {
@@ -171,10 +169,11 @@ Status bind_product(const Binding& b, const Factor& x, const Factor& w, Epilogue
   const auto block_count = [&](int64_t tile) {
     return batches * across * simt::div_up(rows, tile);
   };
-  const bool few = block_count(kManyRows) < kBusyBlocks;
+  const int64_t busy = b.target.multiprocessors;  // blocks that keep the device busy
+  const bool few = block_count(kManyRows) < busy;
   const int64_t chunks = simt::div_up(x.columns, kChunk);
   const bool by_matrices = suits_half_product(params);
-  const bool splits = chunks > 1 && block_count(few ? kFewRows : kManyRows) < kBusyBlocks / 2;
+  const bool splits = chunks > 1 && block_count(few ? kFewRows : kManyRows) < busy / 2;
   const auto sums_bytes = (outputs * int64_t{sizeof(float)} + 255) / 256 * 256;
   std::shared_ptr<const ops::PlannedProduct> library;
   if (by_matrices && !few) {

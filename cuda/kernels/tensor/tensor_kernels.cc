@@ -81,8 +81,8 @@ Status choose(const Binding& b) {
 }
 
 Status bind(const ops::TensorNode& node, std::span<const ops::TensorType> outputs,
-            ops::TensorKernel* kernel) {
-  const Binding b{node, outputs, *kernel};
+            const ops::KernelTarget& target, ops::TensorKernel* kernel) {
+  const Binding b{node, outputs, target, *kernel};
   LMN_RETURN_IF_ERROR(check_sizes(b));
   return choose(b);
 }

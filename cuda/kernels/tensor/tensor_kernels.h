@@ -21,6 +21,7 @@ namespace lmn::cuda::tensor {
 struct Binding {
   const ops::TensorNode& node;
   std::span<const ops::TensorType> outputs;
+  const ops::KernelTarget& target;
   ops::TensorKernel& kernel;  // to be filled
 };
 

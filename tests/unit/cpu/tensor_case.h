@@ -94,7 +94,7 @@ class TensorCase {
     for (const ops::TensorType& type : types_) ASSERT(type.is_known());
     LMN_RETURN_IF_ERROR(kernels.prepare(node(operands_), &prepared_));
     ops::TensorKernel kernel;
-    LMN_RETURN_IF_ERROR(kernels.bind(node(operands_), types_, &kernel));
+    LMN_RETURN_IF_ERROR(kernels.bind(node(operands_), types_, {}, &kernel));
     LMN_RETURN_IF_ERROR(run_kernel(kernel, 1, false, &results_));
     for (const int parts : {2, 3, 7}) check_same(kernel, parts, false);
     if (kernel.in_place >= 0) check_same(kernel, 3, true);

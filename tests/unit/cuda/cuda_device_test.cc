@@ -157,6 +157,11 @@ TEST(a_context_that_is_gone_leaves_the_hosts_where_it_is) {
   fake_cuda::set_current(nullptr);
 }
 
+TEST(a_device_tells_its_multiprocessors) {
+  fake_cuda::reset();
+  EXPECT_EQ(open_device(2)->multiprocessors(), 102);
+}
+
 TEST(a_device_that_lacks_something_is_refused_by_name) {
   fake_cuda::reset();
   const auto refused = [](const char* text) {

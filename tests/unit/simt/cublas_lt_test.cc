@@ -185,7 +185,7 @@ TEST(a_library_that_is_named_must_do) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   const auto refusal = [](const std::string& name) {
     const LibraryVariable variable(name);
-    const auto planned = CublasLt(0, "").plan(small_product());
+    const auto planned = CublasLt(kContext, "").plan(small_product());
     EXPECT(planned.status().code() == Code::kInvalidArgument);
     return std::string(planned.status().message());
   };
@@ -207,7 +207,7 @@ TEST(a_library_that_is_named_must_do) {
 
 TEST(no_library_is_looked_for_where_there_shall_be_none) {
   const LibraryVariable variable("0");
-  const auto planned = CublasLt(0, "").plan(small_product());
+  const auto planned = CublasLt(kContext, "").plan(small_product());
   ASSERT_OK(planned);
   EXPECT(*planned == nullptr);
 }
@@ -221,7 +221,7 @@ TEST(the_library_of_the_newest_wheel_is_found_and_a_loaded_one_before_it) {
   const LibraryVariable variable("");
   const fs::path wheels = fs::temp_directory_path() / ("lmn_wheels_" + std::to_string(getpid()));
   const auto is_planned = [](const std::string& folder) {
-    const auto planned = CublasLt(0, folder).plan(small_product());
+    const auto planned = CublasLt(kContext, folder).plan(small_product());
     ASSERT_OK(planned);
     return *planned != nullptr;
   };

@@ -127,6 +127,11 @@ class DeviceCase {
     ASSERT_OK(bind_on_device(&kernel));
     return kernel;
   }
+  DeviceCase& multiprocessors(int32_t count) {
+    multiprocessors_ = count;
+    return *this;
+  }
+
   // The message of UNSUPPORTED.
   std::string refusal() {
     infer();
@@ -144,7 +149,7 @@ class DeviceCase {
     std::shared_ptr<const void> prepared;
     ASSERT_OK(host.prepare(node(all_known(), nullptr), &prepared));
     ops::TensorKernel reference;
-    ASSERT_OK(host.bind(node(all_known(), prepared.get()), types_, &reference));
+    ASSERT_OK(host.bind(node(all_known(), prepared.get()), types_, {}, &reference));
     std::vector<Tensor> want;
     const std::string want_failure = run(reference, false, -1, &want);
     ops::TensorKernel kernel;
@@ -198,7 +203,7 @@ class DeviceCase {
     const ops::TensorKernels table = cuda::tensor_kernels();
     std::shared_ptr<const void> prepared;
     LMN_RETURN_IF_ERROR(table.prepare(node(operands_, nullptr), &prepared));
-    return table.bind(node(operands_, prepared.get()), types_, kernel);
+    return table.bind(node(operands_, prepared.get()), types_, {multiprocessors_}, kernel);
   }
   // What the kernel reports. `in_place`: the input whose buffer output 0 takes over.
   std::string run(const ops::TensorKernel& kernel, bool on_device, int in_place,
@@ -225,6 +230,7 @@ class DeviceCase {
     auto* const word = new (failure.get()) std::atomic<const char*>(nullptr);
     const auto scratch = guarded(kernel.scratch_bytes + 64);
     ops::LaunchQueue queue;
+    queue.multiprocessors = multiprocessors_;
     ops::Worker worker;
     worker.scratch = scratch.get();
     worker.queue = on_device ? &queue : nullptr;
@@ -258,6 +264,7 @@ class DeviceCase {
   std::vector<ops::Operand> operands_, known_;
   std::vector<Tensor> inputs_, results_;
   std::vector<ops::TensorType> types_;
+  int32_t multiprocessors_ = 132;
   double relative_ = 1e-5, absolute_ = 1e-6;
   const ops::DenseProducts* products_ = nullptr;
   std::string failure_;

@@ -114,15 +114,20 @@ TEST(products_of_halves) {
   }
 }
 
-// Row 0 among so many: of 33 tiles of columns and `inner` terms.
-void expect_same_row(DType type, int64_t inner, const std::vector<int64_t>& all_rows) {
+// Row 0 among so many, on devices of several sizes: of 33 tiles of columns and `inner` terms.
+struct RowsOn {
+  int64_t rows;
+  int32_t multiprocessors = 132;
+};
+void expect_same_row(DType type, int64_t inner, const std::vector<RowsOn>& all) {
   constexpr int64_t kColumns = 33 * 64;
   const std::vector<float> w = some_numbers(inner * kColumns, 2);
   std::vector<std::byte> first;
-  for (const int64_t rows : all_rows) {
+  for (const auto& [rows, multiprocessors] : all) {
     DeviceCase c("MatMul");
     c.in<float>({rows, inner}, some_numbers(rows * inner, 1), type)
-        .in<float>({inner, kColumns}, w, type);
+        .in<float>({inner, kColumns}, w, type)
+        .multiprocessors(multiprocessors);
     c.run_on_device();
     const std::byte* y = c.result().data;
     const size_t bytes = kColumns * info(type).block_bytes;
@@ -132,11 +137,11 @@ void expect_same_row(DType type, int64_t inner, const std::vector<int64_t>& all_
 }
 
 // 1 row: a block makes one chunk of 16 rows of outputs; 17: a block makes all chunks; 193: tiles
-// have 64 rows.
+// have 64 rows, as on 20 multiprocessors for 1 row; on 60, a block makes all chunks of 1 row.
 TEST(bits_of_a_row_do_not_depend_on_the_others) {
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    expect_same_row(type, 520, {1, 17});
-    expect_same_row(type, 16, {1, 17, 193});
+    expect_same_row(type, 520, {{1}, {17}, {1, 20}, {1, 60}});
+    expect_same_row(type, 16, {{1}, {17}, {193}, {1, 20}});
   }
 }
 
