@@ -139,6 +139,7 @@ class PlanImpl final : public Plan {
   Status find_ports(const graph::Graph& graph);
   Status create_queue(const graph::Graph& graph, const PlanOptions& options);
   Status run_queued(const StepHints& hints);
+  Status send_inputs(int64_t context);
   // Queues a stage; with a profile, waits for it and counts its time.
   Status enqueue_stage(size_t stage, StageProfile* profile);
 
@@ -492,16 +493,32 @@ Status PlanImpl::create_queue(const graph::Graph& graph, const PlanOptions& opti
   return {};
 }
 
+// Of block tables the columns that rows of this context have, where that spares enough.
+Status PlanImpl::send_inputs(int64_t context) {
+  sent_.clear();
+  for (const Port& port : inputs_) {
+    const int64_t rows = rows_of(port);
+    int64_t used = port.row_bytes;
+    if (port.name == "block_tables" && !kv_.empty() && kv_.front().page_tokens > 0) {
+      const int64_t page = kv_.front().page_tokens;
+      used = std::min(used, (context + page - 1) / page * info(port.dtype).block_bytes);
+    }
+    if (rows * (port.row_bytes - used) > kCloseBytes) {
+      LMN_RETURN_IF_ERROR(queue_.send_rows(arena_.data(), port.offset, port.row_bytes, used, rows));
+    } else {
+      sent_.push_back({port.offset, port.offset + rows * port.row_bytes});
+    }
+  }
+  join_close(&sent_);
+  return queue_.send(arena_.data(), sent_);
+}
+
 Status PlanImpl::enqueue(const StepHints& hints) {
   const EnteredStream entered(queue_.stream());
-  sent_.clear();
-  for (const Port& port : inputs_)
-    sent_.push_back({port.offset, port.offset + rows_of(port) * port.row_bytes});
-  join_close(&sent_);
-  LMN_RETURN_IF_ERROR(queue_.send(arena_.data(), sent_));
   ops::LaunchQueue& launches = queue_.launches();
   launches.context = hints.context > 0 ? std::min(hints.context, max_context_) : max_context_;
   launches.single_rows = hints.single_rows;
+  LMN_RETURN_IF_ERROR(send_inputs(launches.context));
   if (profiles_.empty()) {
     for (size_t i = 0; i < stages_.size(); ++i) LMN_RETURN_IF_ERROR(enqueue_stage(i, nullptr));
     return queue_.take_launch_error();

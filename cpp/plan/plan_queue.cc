@@ -7,13 +7,12 @@
 namespace lmn::plan {
 
 void join_close(std::vector<ByteRange>* ranges) {
-  constexpr int64_t kClose = 32 * 1024;
   std::sort(ranges->begin(), ranges->end(),
             [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
   size_t kept = 0;
   for (const ByteRange& range : *ranges) {
     if (range.begin >= range.end) continue;
-    if (kept > 0 && range.begin - (*ranges)[kept - 1].end < kClose) {
+    if (kept > 0 && range.begin - (*ranges)[kept - 1].end < kCloseBytes) {
       (*ranges)[kept - 1].end = std::max((*ranges)[kept - 1].end, range.end);
     } else {
       (*ranges)[kept++] = range;
@@ -47,6 +46,13 @@ Status PlanQueue::send(std::byte* arena, std::span<const ByteRange> ranges) {
                                                 static_cast<size_t>(range.end - range.begin)));
   }
   return {};
+}
+
+Status PlanQueue::send_rows(std::byte* arena, int64_t begin, int64_t stride, int64_t row_bytes,
+                            int64_t rows) {
+  return stream_->copy_rows_from_host(arena + begin, inputs_.data() + begin,
+                                      static_cast<size_t>(stride), static_cast<size_t>(row_bytes),
+                                      static_cast<size_t>(rows));
 }
 
 Status PlanQueue::take_launch_error() {

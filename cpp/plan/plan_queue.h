@@ -21,8 +21,9 @@ struct ByteRange {
   int64_t begin = 0, end = 0;
 };
 
-// Ranges in ascending order, those that lie close together joined: a copy takes about a
-// microsecond, however short, and as long again for 32 KiB.
+// A copy takes about a microsecond, however short, and as long again for so many bytes.
+inline constexpr int64_t kCloseBytes = 32 * 1024;
+// Ranges in ascending order, those that lie close together joined.
 void join_close(std::vector<ByteRange>* ranges);
 
 class PlanQueue {
@@ -40,6 +41,9 @@ class PlanQueue {
 
   // Queues copies of these bytes of the inputs to the same places behind `arena`.
   Status send(std::byte* arena, std::span<const ByteRange> ranges);
+  // The first `row_bytes` of each of `rows` rows that begin `stride` bytes apart from `begin` on.
+  Status send_rows(std::byte* arena, int64_t begin, int64_t stride, int64_t row_bytes,
+                   int64_t rows);
   // What launchers could not do since the last call.
   Status take_launch_error();
 

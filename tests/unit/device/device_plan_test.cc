@@ -48,6 +48,41 @@ TEST(a_tiny_qwen2_on_the_device) {
   expect_like_naive_on_device(spec, 2e-5);
 }
 
+// Of tables of 8192 pages a step sends those that its rows attend to, and computes the same.
+TEST(block_tables_are_sent_as_far_as_a_step_reads_them) {
+  constexpr int64_t kManyPages = 8192;
+  constexpr int32_t kRows = 20, kPage = Cache::kPageTokens;
+  const auto device = simt_tests::make_host_device();
+  const TinySpec spec = quantised_spec();
+  const models::LanguageModel model = load(TinyModel(spec));
+  auto team = make_team(1);
+  auto plan = make_plan(optimized_for(model.graph, *device), *device, *team,
+                        plan_options(kRows, kManyPages));
+  Cache cache(*plan, 5, DType::kF16);
+  auto* tables = plan->input<int32_t>("block_tables");
+  const int32_t pages[2] = {4, 1};
+  for (int32_t s = 0; s < 2; ++s) std::copy_n(pages, 2, tables + s * kManyPages);
+  for (int32_t t = 0; t < kRows; ++t) {
+    plan->input<int32_t>("token_ids")[t] = (t * 5 + 1) % static_cast<int32_t>(spec.vocab);
+    plan->input<int32_t>("positions")[t] = t;
+    plan->input<int32_t>("sequence_index")[t] = 1;
+    plan->input<int32_t>("kv_slots")[t] = pages[t / kPage] * kPage + t % kPage;
+    plan->input<int32_t>("output_rows")[t] = t;
+  }
+  plan->set_symbol("tokens", kRows);
+  plan->set_symbol("outputs", kRows);
+  plan->set_symbol("sequences", 2);
+  const size_t count = kRows * spec.vocab;
+  const int64_t before = device->counters().bytes_to_device;
+  ASSERT_OK(plan->run(*team, {kRows, 0}));
+  EXPECT(device->counters().bytes_to_device - before < 4096);
+  const std::vector<float> few(plan->output("logits"), plan->output("logits") + count);
+  ASSERT_OK(plan->run(*team));  // contexts are not told
+  EXPECT(device->counters().bytes_to_device - before > 2 * 4 * kManyPages);
+  EXPECT(same_bits(few, {plan->output("logits"), plan->output("logits") + count}));
+  EXPECT_EQ(simt_tests::take_fault(), std::string());
+}
+
 // Staged through page-locked memory, two buffers a member, the weights are what they are when they
 // are packed in place.
 TEST(weights_reach_the_device_through_staging) {
