@@ -6,7 +6,10 @@
 // Steps in which every sequence has one token are recorded and replayed, which costs the host one
 // launch instead of hundreds. A recording is for a number of rows and a length of context; a step
 // takes the next larger one, and its rows beyond the step's stand for no token: slot and position
-// are -1 (cuda/kernels/launchers.h), which changes no other row.
+// are -1 (cuda/kernels/launchers.h), which changes no other row. Where there is a recording for a
+// context up to kSpareContext times as long, that one serves: it costs a step little more, and a
+// batch whose longest request comes and goes makes no new ones. The one that was used last the
+// longest ago goes when there are too many.
 #pragma once
 
 #include <memory>
@@ -17,6 +20,7 @@
 
 namespace lmn::engine {
 
+inline constexpr int64_t kSpareContext = 4;
 // Rows of the recording that a step of so many takes, at most `most`.
 int32_t recorded_rows(int32_t rows, int32_t most);
 // The context of the recording that serves one of so many tokens.

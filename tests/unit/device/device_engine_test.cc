@@ -134,6 +134,47 @@ TEST(recordings_serve_the_next_larger_step) {
   EXPECT_EQ(engine::recorded_context(129), 256);
 }
 
+// An answer of 300 tokens, beside which others begin and end: rows change, and the longest context.
+TEST(a_long_generation_makes_few_recordings) {
+  DeviceEngine::Setup setup;
+  setup.context = 352;
+  setup.kv_tokens = 4 * 352;
+  DeviceEngine engine(setup);
+  const auto longest = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 300));
+  for (uint64_t i = 0; i < 6; ++i) {
+    std::vector<std::shared_ptr<engine::Request>> others;
+    for (uint64_t k = 0; k <= i % 3; ++k) {
+      others.push_back(engine::must_submit(
+          *engine.engine, engine::greedy(prompt_of(2 + k, 8), 10 + 7 * static_cast<int32_t>(k))));
+    }
+    for (const auto& other : others) EXPECT(!engine::collect(*other).tokens.empty());
+  }
+  EXPECT_EQ(engine::collect(*longest).tokens.size(), size_t{300});
+  // Alone and short: a recording of the longest one's serves.
+  const auto last = engine::must_submit(*engine.engine, engine::greedy(prompt_of(9, 140), 20));
+  EXPECT_EQ(engine::collect(*last).tokens.size(), size_t{20});
+  engine.engine->shutdown();
+  const engine::DeviceRunnerCounters& runner = engine.runner->counters();
+  EXPECT(runner.replayed > 250);  // but where prompts join
+  EXPECT(runner.recorded <= 9);  // 1, 2, 4 rows; 128, 256, 512 positions
+}
+
+TEST(a_recording_of_a_longer_context_serves) {
+  DeviceEngine::Setup setup;
+  setup.context = 600;
+  setup.kv_tokens = 2 * 600;
+  DeviceEngine engine(setup);
+  for (const int32_t prompt : {520, 300, 140}) {  // 1024 positions, which serve 256 as well
+    const auto request =
+        engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, prompt), 4));
+    EXPECT_EQ(engine::collect(*request).tokens.size(), size_t{4});
+  }
+  const auto brief = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 4));
+  EXPECT_EQ(engine::collect(*brief).tokens.size(), size_t{4});
+  engine.engine->shutdown();
+  EXPECT_EQ(engine.runner->counters().recorded, 2);  // 128 positions have their own
+}
+
 TEST(a_device_that_fails_ends_its_requests_and_not_the_process) {
   DeviceEngine::Setup setup;
   DeviceEngine engine(setup);
