@@ -42,7 +42,7 @@ class Session:
         context: int,
         sequences: int = 1,
         keep_prompts: bool = False,
-        activation_bits: int = 8,
+        activation_bits: int | None = 8,
         device: str = "cpu",
         kv_tokens: int | None = None,
     ):

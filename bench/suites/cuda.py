@@ -89,6 +89,7 @@ def measure(context: harness.Context, label: str, copy_gb_s: float) -> None:
         label,
         max(PREFILLS) + spare,
         sequences,
+        activation_bits=None,  # what is the default there
         device=DEVICE,
         kv_tokens=max(max(PREFILLS) + spare, sequences * (PROMPT + tokens + spare)),
     )

@@ -85,7 +85,7 @@ class Match:
         label: str,
         tokens: int,
         sequences: int,
-        activation_bits: int = 8,
+        activation_bits: int | None = 8,
         **device: object,  # of suites on a device: `device` and `kv_tokens` of a Session
     ):
         path = context.model if context.model_given else context.catalogue.path(label)

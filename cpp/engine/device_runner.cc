@@ -13,6 +13,8 @@ namespace {
 
 // A recording of some hundred kernels takes a few MB of device and host memory.
 constexpr size_t kMaxRecordings = 64;
+// After one for which there was no room: an attempt takes as long as some steps.
+constexpr int64_t kStepsWithoutTrying = 1000;
 // Below, attention has one split of the context in any case (cuda/kernels/attention).
 constexpr int64_t kShortestContext = 128;
 
@@ -54,9 +56,9 @@ class DeviceRunnerImpl final : public DeviceRunner {
 
   Result<const float*> run(const StepSizes& sizes, parallel::ThreadTeam&) override {
     const EnteredStream entered(*plan_->stream());
-    LMN_RETURN_IF_ERROR(enqueue(sizes, Draw::kNothing));
-    LMN_RETURN_IF_ERROR(plan_->fetch("logits", 0, sizes.outputs));
-    LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
+    Status queued = enqueue(sizes, Draw::kNothing);
+    if (queued.ok()) queued = plan_->fetch("logits", 0, sizes.outputs);
+    LMN_RETURN_IF_ERROR(wait_after(std::move(queued)));
     return plan_->output("logits");
   }
 
@@ -70,10 +72,12 @@ class DeviceRunnerImpl final : public DeviceRunner {
     const std::span<const SampleRow> samples = wanted.samples;
     const bool with_step = !samples.empty() && samples.size() <= static_cast<size_t>(sizes.outputs);
     if (with_step) set_samples(samples);
-    LMN_RETURN_IF_ERROR(enqueue(sizes, with_step ? draw_of(samples) : Draw::kNothing));
-    for (const int32_t row : wanted.host_rows) LMN_RETURN_IF_ERROR(plan_->fetch("logits", row, 1));
+    Status queued = enqueue(sizes, with_step ? draw_of(samples) : Draw::kNothing);
+    for (const int32_t row : wanted.host_rows) {
+      if (queued.ok()) queued = plan_->fetch("logits", row, 1);
+    }
+    LMN_RETURN_IF_ERROR(wait_after(std::move(queued)));
     if (!with_step) return sample_in_parts(samples, choices);
-    LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
     std::copy_n(plan_->choices().begin(), samples.size(), choices.begin());
     return {};
   }
@@ -132,13 +136,19 @@ class DeviceRunnerImpl final : public DeviceRunner {
       const std::span<const SampleRow> part =
           samples.subspan(begin, std::min(most, samples.size() - begin));
       set_samples(part);
-      LMN_RETURN_IF_ERROR(plan_->enqueue_sampling(static_cast<int64_t>(part.size()),
-                                                  draw_of(part) == Draw::kGreedy));
-      LMN_RETURN_IF_ERROR(plan_->stream()->synchronize());
+      LMN_RETURN_IF_ERROR(wait_after(plan_->enqueue_sampling(static_cast<int64_t>(part.size()),
+                                                             draw_of(part) == Draw::kGreedy)));
       std::copy_n(plan_->choices().begin(), part.size(),
                   choices.begin() + static_cast<ptrdiff_t>(begin));
     }
-    return plan_->stream()->synchronize();
+    return {};
+  }
+
+  // Waits for what was queued, and for what a step that failed in the middle had queued until then,
+  // too: its pages and inputs are written again as soon as it has returned.
+  Status wait_after(Status queued) {
+    Status waited = plan_->stream()->synchronize();
+    return queued.ok() ? waited : queued;
   }
 
   // Queues the step, and the draw for its rows of logits.
@@ -170,6 +180,7 @@ class DeviceRunnerImpl final : public DeviceRunner {
     const RecordingKey key{all, recorded_context(context), draw};
     Result<Recording*> recording = find(key);
     if (!recording.ok()) {  // no room for one, perhaps: a device that failed says so again
+      if (uses_ >= record_again_) record_again_ = uses_ + kStepsWithoutTrying;
       ++counters_.queued;
       set_sizes({all, all, all});
       return enqueue_parts({key.context, all}, all, draw);
@@ -189,6 +200,7 @@ class DeviceRunnerImpl final : public DeviceRunner {
       best->last_use = uses_;
       return best->recording.get();
     }
+    if (uses_ < record_again_) return error(Code::kOutOfMemory, "there was no room lately");
     if (recordings_.size() == kMaxRecordings) {
       recordings_.erase(std::min_element(
           recordings_.begin(), recordings_.end(),
@@ -215,7 +227,7 @@ class DeviceRunnerImpl final : public DeviceRunner {
   const bool samples_;
   bool profiled_ = false;
   std::vector<Recorded> recordings_;
-  int64_t uses_ = 0;
+  int64_t uses_ = 0, record_again_ = 0;
   DeviceRunnerCounters counters_;
 };
 

@@ -53,7 +53,6 @@ Result<KvCache> KvCache::create(std::span<const KvPart> parts, const KvShape& sh
   cache.dtype_ = dtype;
   cache.pages_ = static_cast<int32_t>(kv_pages(tokens));
   cache.page_bytes_ = bytes_of_page(shape, dtype);
-  cache.zeros_.resize(static_cast<size_t>(cache.page_bytes_));
   if (bytes == 0) {
     cache.layers_.resize(static_cast<size_t>(shape.layers));
     return cache;
@@ -68,6 +67,8 @@ Result<KvCache> KvCache::create(std::span<const KvPart> parts, const KvShape& sh
                                                    " tokens, " + std::to_string(bytes) +
                                                    " bytes (lower kv_tokens or context_tokens)");
     }
+    cache.zeros_.resize(
+        std::max(cache.zeros_.size(), static_cast<size_t>(2 * part.layers * cache.page_bytes_)));
     Region& region = cache.regions_.emplace_back();
     region.layers = part.layers;
     region.data = {*data, Release{part.device, size}};
@@ -86,10 +87,9 @@ Result<KvCache> KvCache::create(std::span<const KvPart> parts, const KvShape& sh
 
 Status KvCache::scrub(int32_t page) {
   for (const Region& region : regions_) {
-    for (int32_t i = 0; i < 2 * region.layers; ++i) {
-      LMN_RETURN_IF_ERROR(region.data.get_deleter().device->copy_from_host(
-          array(region, page, i), zeros_.data(), zeros_.size()));
-    }
+    LMN_RETURN_IF_ERROR(region.data.get_deleter().device->copy_from_host(
+        array(region, page, 0), zeros_.data(),
+        static_cast<size_t>(2 * region.layers * page_bytes_)));
   }
   return {};
 }

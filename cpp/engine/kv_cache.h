@@ -82,7 +82,7 @@ class KvCache {
   std::vector<Region> regions_;
   int64_t bytes_ = 0;
   int64_t page_bytes_ = 0;        // of k or of v, in one layer
-  std::vector<std::byte> zeros_;  // [page_bytes]: scrub() allocates nothing
+  std::vector<std::byte> zeros_;  // of a page in all layers of a region: scrub() allocates nothing
   DType dtype_ = DType::kF16;
   std::vector<KvLayerMemory> layers_;
   int32_t pages_ = 0;

@@ -246,8 +246,10 @@ Result<std::shared_ptr<const CublasLt::Library>> CublasLt::open(const std::strin
   }
   void* handle = nullptr;
   const int status = api.Create(&handle);
-  if (status != kSuccess)
+  if (status != kSuccess) {
+    (void)dlclose(file);
     return refuse("gives no handle for this device: status " + std::to_string(status));
+  }
   return std::shared_ptr<const Library>(std::make_shared<Library>(api, handle, context_));
 }
 

@@ -130,8 +130,10 @@ class CudaDevice final : public Device {
                    now.ok() ? mebibytes(now->free) : 0, now.ok() ? mebibytes(now->total) : 0);
     }
     LMN_RETURN_IF_ERROR(health_.map(code, "allocating memory"));
-    LMN_RETURN_IF_ERROR(stream_->synchronize());  // other streams may use it from now on
-    return static_cast<std::byte*>(data);
+    const Status status = stream_->synchronize();  // other streams may use it from now on
+    if (status.ok()) return static_cast<std::byte*>(data);
+    release(static_cast<std::byte*>(data), bytes);
+    return status;
   }
 
   void release(std::byte* data, size_t) override {

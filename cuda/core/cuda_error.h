@@ -50,6 +50,7 @@ class Health {
       case cudaErrorUnknown:
         return fail(code, what);
       default:
+        if (ends_context(code)) return fail(code, what);
         (void)cudaGetLastError();
         return error(Code::kInternal, "device %s: %s: %s (%s)", device_.c_str(), what,
                      cudaGetErrorString(code), cudaGetErrorName(code));
@@ -57,6 +58,12 @@ class Health {
   }
 
  private:
+  // Of errors that not every toolkit names: contained (226), tensor memory that leaked (721), a
+  // client that MPS ended (810), an external device (911).
+  static bool ends_context(int code) {
+    return code == 226 || code == 721 || code == 810 || code == 911;
+  }
+
   Status fail(cudaError_t code, const char* what) {
     const std::string reason =
         std::string(what) + ": " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")";

@@ -6,7 +6,7 @@
 // of rows, or on which of two kernels a launcher chooses (DESIGN section 7).
 //
 // Rows that stand for no token fill a step up to the size that a recording was made for
-// (engine/plan_runner.h): their slot and position are -1. They write no keys and values, and
+// (engine/device_runner.h): their slot and position are -1. They write no keys and values, and
 // attention gives them zeros.
 #pragma once
 

@@ -41,7 +41,7 @@ def test_score_for_any_prefill_chunk_of_the_llm(model_path, ids, reference, pref
         assert_same_bits(np.from_dlpack(llm.score(ids)), reference)
 
 
-def test_score_with_16_bit_activations(model_path, ids, reference):
+def test_score_with_16_bit_activations(model_path, ids):
     # Near those with 8 bits and not equal to them; and as exact as they over threads and chunks.
     first = None
     for threads in (1, 2, 3):
@@ -50,7 +50,8 @@ def test_score_with_16_bit_activations(model_path, ids, reference):
                 logits = np.from_dlpack(llm.score(ids, chunk_tokens=chunk))
                 first = logits.copy() if first is None else first
                 assert_same_bits(logits, first)
-    difference = first - reference
+    with lmnative.LLM(model_path, threads=2, context_tokens=512, activation_bits=8) as llm:
+        difference = first - np.from_dlpack(llm.score(ids))
     difference -= difference.mean(axis=-1, keepdims=True)
     assert 0.01 < float(np.sqrt((difference**2).mean())) < 0.3
 
@@ -92,3 +93,20 @@ def test_streaming_gives_the_same_tokens(llm, ids):
     chunks = list(llm.stream(ids[:30], max_tokens=24, temperature=0.9, seed=3))
     assert [token for chunk in chunks for token in chunk.token_ids] == whole.token_ids
     assert "".join(chunk.text for chunk in chunks) == whole.text
+
+
+def test_requests_at_once_and_preempted(model_path, ids):
+    prompts = [ids[i : i + 24 + 7 * i] for i in range(4)]
+    options = {"max_tokens": 40, "ignore_eos": True}
+    with lmnative.LLM(model_path, threads=2, context_tokens=128) as llm:
+        alone = [llm.generate(prompt, **options).token_ids for prompt in prompts]
+    with lmnative.LLM(model_path, threads=2, context_tokens=128, kv_tokens=1024) as llm:
+        assert [answer.token_ids for answer in llm.generate(prompts, **options)] == alone
+    with lmnative.LLM(model_path, threads=2, context_tokens=96, kv_tokens=96, prefix_cache=False) as llm:
+        first = llm.stream(prompts[0], **options)
+        tokens = list(next(first).token_ids)  # it has begun
+        assert llm.generate(prompts[1], priority=2, **options).token_ids == alone[1]
+        for chunk in first:
+            tokens += chunk.token_ids
+        assert tokens == alone[0]
+        assert llm.engine.stats()["preemptions"] > 0

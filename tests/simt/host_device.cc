@@ -31,6 +31,7 @@ struct Shared {
   std::mutex mutex;
   HostDeviceCounters counters;
   int fail_after = 0;
+  bool room_for_recordings = true;
   std::string closed;  // why
   int64_t in_use = 0;
 
@@ -103,6 +104,9 @@ class TestStream final : public lmn::Stream {
     stream_.record(nullptr);
     const std::lock_guard<std::mutex> lock(shared_.mutex);
     ++shared_.counters.recordings;
+    if (!shared_.room_for_recordings)
+      return lmn::error(Code::kOutOfMemory,
+                        "device simt: preparing recorded kernels: out of memory");
     return std::unique_ptr<lmn::Recording>(std::move(recording_));
   }
   Status replay(lmn::Recording& recording) override {
@@ -198,6 +202,10 @@ class TestDevice final : public HostDevice {
   const HostDeviceCounters& counters() const override {
     shared_.counters.launched = launches();
     return shared_.counters;
+  }
+  void set_room_for_recordings(bool room) override {
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    shared_.room_for_recordings = room;
   }
   void set_fail_after(int waits) override {
     const std::lock_guard<std::mutex> lock(shared_.mutex);

@@ -34,6 +34,8 @@ class HostDevice : public lmn::Device {
  public:
   virtual const HostDeviceCounters& counters() const = 0;
   virtual void set_fail_after(int waits) = 0;
+  // From now on there is no room for recordings, or there is.
+  virtual void set_room_for_recordings(bool room) = 0;
   virtual int64_t bytes_in_use() const = 0;
 };
 

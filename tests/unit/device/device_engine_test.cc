@@ -156,7 +156,7 @@ TEST(a_long_generation_makes_few_recordings) {
   engine.engine->shutdown();
   const engine::DeviceRunnerCounters& runner = engine.runner->counters();
   EXPECT(runner.replayed > 250);  // but where prompts join
-  EXPECT(runner.recorded <= 9);  // 1, 2, 4 rows; 128, 256, 512 positions
+  EXPECT(runner.recorded <= 9);   // 1, 2, 4 rows; 128, 256, 512 positions
 }
 
 TEST(a_recording_of_a_longer_context_serves) {
@@ -173,6 +173,27 @@ TEST(a_recording_of_a_longer_context_serves) {
   EXPECT_EQ(engine::collect(*brief).tokens.size(), size_t{4});
   engine.engine->shutdown();
   EXPECT_EQ(engine.runner->counters().recorded, 2);  // 128 positions have their own
+}
+
+// Steps are queued one kernel at a time then, the same tokens come, and not every step tries again.
+TEST(without_room_for_recordings_steps_are_queued) {
+  DeviceEngine::Setup setup;
+  std::vector<int32_t> want;
+  {
+    DeviceEngine engine(setup);
+    want =
+        engine::collect(*engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 12)))
+            .tokens;
+  }
+  DeviceEngine engine(setup);
+  engine.device->set_room_for_recordings(false);
+  const auto request = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 12));
+  EXPECT(engine::collect(*request).tokens == want);
+  engine.engine->shutdown();
+  const engine::DeviceRunnerCounters& runner = engine.runner->counters();
+  EXPECT_EQ(runner.queued, 12);
+  EXPECT_EQ(runner.replayed, 0);
+  EXPECT_EQ(engine.device->counters().recordings, 1);
 }
 
 TEST(a_device_that_fails_ends_its_requests_and_not_the_process) {
