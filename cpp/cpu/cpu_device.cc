@@ -29,7 +29,7 @@ std::vector<Target> targets() {
   all.push_back({"scalar_tiles", scalar_tiles_table, true});
 #endif
 #if defined(__x86_64__)
-  // Shown right with emulated tiles only: until a processor has run it, it is asked for by name.
+  // Right on a processor that has it, and no faster there so far: it is asked for by name.
   all.push_back({"amx", amx_table, features.amx});
 #endif
   all.push_back({"scalar", scalar_table, true});
