@@ -128,24 +128,24 @@ bool same_bits(const std::vector<float>& a, const float* b) {
 }
 
 // Every row alone, and some ranges; every number of rows at both ends where there are up to 40.
-// Under AddressSanitizer, which takes minutes, at the last end alone, as it is past that one that a
-// read is seen, up to 9 and all but one, and the first and the last row. Of a slow target three
-// rows alone, and numbers of rows that take other kernels.
+// Under AddressSanitizer and on an emulated processor, which take minutes, at the last end alone,
+// as it is past that one that a read is seen, up to 9 and all but one, and the first and the last
+// row. Of a slow target three rows alone, and numbers of rows that take other kernels.
 std::vector<Range> ranges_of(int64_t rows, bool slow) {
   std::vector<Range> ranges;
   const auto add = [&](int64_t begin, int64_t count) { ranges.push_back({begin, count}); };
   for (int64_t n = 1; n <= rows && rows <= 40 && !slow; ++n) {
-    if (kSanitized && n > 9 && n != rows - 1) continue;
-    if (!kSanitized) add(0, n);
+    if (kSlowed && n > 9 && n != rows - 1) continue;
+    if (!kSlowed) add(0, n);
     add(rows - n, n);
   }
-  const int64_t step = kSanitized  ? std::max<int64_t>(1, rows - 1)
+  const int64_t step = kSlowed     ? std::max<int64_t>(1, rows - 1)
                        : slow      ? std::max<int64_t>(1, (rows - 1) / 2)
                        : rows > 20 ? 7
                                    : 1;
   for (int64_t t = 0; t < rows; t += step) add(t, 1);
   std::vector<int64_t> counts = {2, 3, 4, 6, 7, 9, 40};
-  if (slow) counts = kSanitized ? std::vector<int64_t>{7} : std::vector<int64_t>{2, 7, 9, 40};
+  if (slow) counts = kSlowed ? std::vector<int64_t>{7} : std::vector<int64_t>{2, 7, 9, 40};
   for (const int64_t n : counts) {
     if (n < rows && !slow) add((rows - n) / 2, n);
     if (n < rows) add(rows - n, n);
@@ -188,7 +188,7 @@ std::string check(const Case& c, const Target& target) {
   }
   for (int parts : {2, 3, 7}) {
     if (table.workspace_bytes != nullptr) break;  // one worker queues everything
-    if (kSanitized && parts != 3) continue;
+    if (kSlowed && parts != 3) continue;
     if (same_bits(c.run(table, {0, c.rows}, parts), got.data())) continue;
     std::snprintf(text, sizeof text, "other bits when shared out among %d parts", parts);
     return text;
@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
           return name.find(word) != std::string::npos;
         });
         if (named == others) continue;
-        if ((target.slow || kSanitized) && c.only_fast) continue;
+        if ((target.slow || kSlowed) && c.only_fast) continue;
         if (c.offered && !c.offered(target.kernels)) continue;
         device_failure.clear();
         const std::string wrong = check(c, target);

@@ -38,10 +38,10 @@ class Bytes {
   size_t size_;
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;  // where everything takes ten times as long
+#if defined(__SANITIZE_ADDRESS__) || defined(LMN_EMULATED_PROCESSOR)
+inline constexpr bool kSlowed = true;  // everything takes ten times as long
 #else
-inline constexpr bool kSanitized = false;
+inline constexpr bool kSlowed = false;
 #endif
 
 struct Range {
@@ -63,8 +63,8 @@ struct Case {
   // Whether a table offers this at all (a weight type with a type of input); null means that it
   // must.
   std::function<bool(const lmn::ops::KernelTable& table)> offered = nullptr;
-  // Left out where a row costs milliseconds and under a sanitizer: it takes long and finds what
-  // others do.
+  // Left out where a row costs milliseconds and where everything is slowed: it takes long and finds
+  // what others do.
   bool only_fast = false;
 };
 
