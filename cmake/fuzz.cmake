@@ -5,12 +5,13 @@
 #   ninja -C build/fuzz fuzz_gguf fuzz_onnx fuzz_session fuzz_server
 # runs gguf_fuzz, onnx_fuzz, session_fuzz and server_fuzz for LMN_FUZZ_SECONDS each, from the seeds of
 # make_FORMAT_corpus.py and what earlier runs added to them, in build/fuzz/fuzz_FORMAT_corpus. A finding ends with a failure
-# and a file crash-* in the build folder, which `FORMAT_fuzz FILE` repeats.
+# and a file crash-* in the build folder, which `FORMAT_fuzz FILE` repeats. LMN_FUZZ_SEED=0 draws another sequence each time.
 # The sources under test are compiled again here, with the fuzzer's instrumentation: the rooms' objects stay as they are.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "LMN_BUILD_FUZZERS needs Clang: configure with -DCMAKE_CXX_COMPILER=clang++")
 endif()
 set(LMN_FUZZ_SECONDS 60 CACHE STRING "Seconds that each fuzz_* target runs")
+set(LMN_FUZZ_SEED 1 CACHE STRING "Where the random numbers of the fuzz_* targets begin; 0: somewhere else each time")
 set(LMN_FUZZ_KERNELS "" CACHE FILEPATH
   "libuninstrumented.a of another build folder: its kernels, and its operators without instrumentation")
 set(LMN_FUZZ_LIBRARY "" CACHE FILEPATH "liblmnative.so of another build folder: what the server serves")
@@ -37,7 +38,8 @@ function(add_fuzzer format seeds megabytes objects)
   add_custom_target(fuzz_${format}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/${seeds} ${corpus}
     COMMAND $<TARGET_FILE:${format}_fuzz> -max_total_time=${LMN_FUZZ_SECONDS} -max_len=16384
-            -rss_limit_mb=${megabytes} -malloc_limit_mb=${most_at_once} -timeout=5 -print_final_stats=1 ${corpus}
+            -rss_limit_mb=${megabytes} -malloc_limit_mb=${most_at_once} -timeout=40 -seed=${LMN_FUZZ_SEED}
+            -verbosity=0 -print_final_stats=1 ${corpus}
     DEPENDS ${format}_fuzz
     VERBATIM)
 endfunction()
