@@ -113,7 +113,7 @@ Result<models::LanguageModel> build_language_model(const Model& model) {
 Result<PlacedModel> place_null_model(const NullModel& model, const engine::StepLimits& limits,
                                      MemoryNeed need, Device& device) {
   PlacedModel out;
-  need.activations = out.arena_bytes = engine::null_runner_bytes(limits);
+  need.activations = out.memory.arena = engine::null_runner_bytes(limits);
   LMN_RETURN_IF_ERROR(need.check(device));
   LMN_ASSIGN_OR_RETURN(out.runner, engine::make_null_runner({limits, model.step_ns, model.token_ns,
                                                              model.likeliest_token()}));
@@ -194,9 +194,10 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
     const PlanRecipe recipe =
         recipe_of(*model, *parts.team, limits, precise, need, language.config.layers, progress);
     LMN_ASSIGN_OR_RETURN(placed, place_model(recipe, language.graph, *keep->device));
-    keep->record(memory::Owner::kPackedWeights, placed.packed_bytes);
+    keep->record(memory::Owner::kPackedWeights, placed.memory.packed);
   }
-  keep->record(memory::Owner::kArena, placed.arena_bytes);
+  keep->record(memory::Owner::kArena, placed.memory.arena);
+  keep->record(memory::Owner::kPinned, placed.memory.pinned);
   keep->host = std::move(placed.host);
   parts.runner = std::move(placed.runner);
   parts.kv_parts = std::move(placed.kv_parts);

@@ -32,9 +32,10 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const PlanRecipe& recipe, graph::
   options.max_sequences = recipe.limits.sequences;
   options.max_pages_per_sequence = recipe.limits.table_stride;
   options.max_context = int64_t{recipe.limits.table_stride} * engine::kKvPageTokens;
-  options.before_allocation = [&](int64_t packed, int64_t arena) {
-    need.weights = packed;
-    need.activations = arena;
+  options.before_allocation = [&](const plan::PlanMemory& memory) {
+    need.weights = memory.packed;
+    need.activations = memory.arena;
+    need.pinned = memory.pinned;
     return need.check(device);
   };
   options.before_read = recipe.before_read;
@@ -47,8 +48,9 @@ Result<std::unique_ptr<plan::Plan>> build_plan(const PlanRecipe& recipe, graph::
 }
 
 void count(const plan::Plan& plan, PlacedModel* out) {
-  out->packed_bytes += plan.packed_bytes();
-  out->arena_bytes += plan.arena_bytes();
+  out->memory.packed += plan.memory().packed;
+  out->memory.arena += plan.memory().arena;
+  out->memory.pinned += plan.memory().pinned;
 }
 
 Result<PlacedModel> place_whole(const PlanRecipe& recipe, const graph::Graph& graph,
@@ -104,6 +106,10 @@ Status check_device_fits(Device& device, int64_t bytes, const char* what, const 
 }
 
 Status MemoryNeed::check(Device& device) const {
+  LMN_RETURN_IF_ERROR(check_fits(pinned,
+                                 "lmn_engine_create (page-locked memory of the host, for inputs "
+                                 "and logits)",
+                                 "lower max_sequences or prefill_chunk_tokens"));
   char what[200];
   std::snprintf(what, sizeof(what),
                 "lmn_engine_create (%.1f MiB of weights, %.1f MiB of activations for %d "

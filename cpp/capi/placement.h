@@ -25,13 +25,14 @@ namespace lmn::capi {
 struct MemoryNeed {
   int64_t weights = 0;
   int64_t activations = 0;
+  int64_t pinned = 0;  // of the host, page-locked
   int64_t kv = 0;
   int64_t kv_tokens = 0;
   DType kv_dtype = DType::kF16;
   bool kv_q8_fits = false;  // the model's heads allow kv_type q8_0
   int32_t sequences = 0;
 
-  // OUT_OF_MEMORY has these figures and those of the device, and what lowers the need.
+  // OUT_OF_MEMORY has these figures and those of the device, or the host, and what lowers the need.
   Status check(Device& device) const;
 };
 
@@ -56,8 +57,7 @@ struct PlacedModel {
   std::unique_ptr<Device> host;  // where some layers are beside the device's; or null
   std::unique_ptr<engine::StepRunner> runner;
   std::vector<engine::KvPart> kv_parts;
-  int64_t packed_bytes = 0;
-  int64_t arena_bytes = 0;
+  plan::PlanMemory memory;  // of all its plans
 };
 
 // `graph`: of a LanguageModel, before the passes. The device outlives the result. OUT_OF_MEMORY:

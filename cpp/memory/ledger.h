@@ -20,6 +20,7 @@ namespace lmn::memory {
   X(kPackedWeights, "packed_weights", "weights in the kernels' layout") \
   X(kKv, "kv", "KV cache region, reserved")                             \
   X(kArena, "arena", "activations of plans")                            \
+  X(kPinned, "pinned", "page-locked, for copies to and from a device")  \
   X(kScratch, "scratch", "per-worker and sampler scratch")              \
   X(kTokenizer, "tokenizer", "vocabulary and merges")                   \
   X(kRequests, "requests", "buffers of live requests")                  \

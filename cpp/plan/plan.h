@@ -49,6 +49,13 @@ enum class FileUse : int32_t {
   kOver = 1,  // not needed any more: the pages may be dropped
 };
 
+// Bytes of a plan.
+struct PlanMemory {
+  int64_t packed = 0;  // weights in kernel layout, norms, biases
+  int64_t arena = 0;   // inputs, intermediate values, outputs, and what kernels work in
+  int64_t pinned = 0;  // of the host, page-locked: its side of what goes to and from the device
+};
+
 struct PlanOptions {
   // Bounds of the symbols: what one run may hold at most. All at least 1.
   int64_t max_tokens = 0;              // "tokens"
@@ -59,9 +66,8 @@ struct PlanOptions {
   // Positions of a sequence at most. Needed where the device is not the host.
   int64_t max_context = 0;
 
-  // Called once with the bytes of packed weights and of the arena, before they are allocated: an
-  // error ends the build. May be null.
-  std::function<Status(int64_t packed, int64_t arena)> before_allocation;
+  // Called once with memory(), before any of it is allocated: an error ends the build. May be null.
+  std::function<Status(const PlanMemory& memory)> before_allocation;
   // Called before any part of a tensor of the file is read, once for every part (about 2 MiB when
   // packed): by all members of the team, several at once. An error ends the build (the file
   // changed, somebody cancelled); of several, the first is kept. May be null.
@@ -131,10 +137,7 @@ class Plan {
   virtual int32_t kv_layers() const = 0;
   virtual int32_t kv_heads() const = 0;  // 0 without KV caches
   virtual int32_t head_dim() const = 0;
-  // Weights in kernel layout, norms, biases.
-  virtual int64_t packed_bytes() const = 0;
-  // Inputs, intermediate values, outputs, scratch of the workers.
-  virtual int64_t arena_bytes() const = 0;
+  virtual const PlanMemory& memory() const = 0;
   // Per run, with the symbols as they are set.
   virtual int barriers() const = 0;
 

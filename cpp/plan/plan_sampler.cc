@@ -5,10 +5,10 @@
 
 namespace lmn::plan {
 
-int64_t PlanSampler::bytes(const ops::KernelTable& table, int64_t rows, int64_t vocab) {
-  if (table.sample == nullptr || vocab > ops::kMaxSampledVocab) return 0;
-  return static_cast<int64_t>(table.sample_bytes(rows, vocab)) +
-         rows * static_cast<int64_t>(sizeof(SampleRow) + sizeof(SampleChoice));
+PlanSampler::Bytes PlanSampler::bytes(const ops::KernelTable& table, int64_t rows, int64_t vocab) {
+  if (table.sample == nullptr || vocab > ops::kMaxSampledVocab) return {};
+  const int64_t exchanged = rows * static_cast<int64_t>(sizeof(SampleRow) + sizeof(SampleChoice));
+  return {exchanged + static_cast<int64_t>(table.sample_bytes(rows, vocab)), exchanged};
 }
 
 Result<PlanSampler> PlanSampler::create(Device& device, int64_t rows, int64_t vocab) {

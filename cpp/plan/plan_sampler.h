@@ -20,8 +20,11 @@ class PlanSampler {
   PlanSampler() = default;
   // For up to `rows` samples at a time of rows of `vocab` logits.
   static Result<PlanSampler> create(Device& device, int64_t rows, int64_t vocab);
-  // Bytes of device memory of such a one.
-  static int64_t bytes(const ops::KernelTable& table, int64_t rows, int64_t vocab);
+  struct Bytes {
+    int64_t device = 0, pinned = 0;
+  };
+  // What such a one takes.
+  static Bytes bytes(const ops::KernelTable& table, int64_t rows, int64_t vocab);
 
   std::span<SampleRow> samples() const {
     return {reinterpret_cast<SampleRow*>(host_samples_.data()), rows_};

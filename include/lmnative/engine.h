@@ -371,8 +371,9 @@ typedef struct lmn_memory_entry {
 
 /* Entries by (buffer, capacity, count), see tokenizer.h; the last one is "total". "mapped" counts
  * the model file's address space, which costs memory only where it was touched and not given back;
- * "file_copy" the file under LMN_READ_COPY, held as long as the model. "requests" includes logits:
- * of a request until the step after its destroy, of a score until it is handed out. */
+ * "file_copy" the file under LMN_READ_COPY, held as long as the model; "pinned" page-locked memory
+ * of the host, for inputs and outputs of an engine on a device of its own. "requests" includes
+ * logits: of a request until the step after its destroy, of a score until it is handed out. */
 LMN_API lmn_status lmn_engine_memory_get(const lmn_engine *engine, lmn_memory_entry *entries,
                                          size_t capacity, size_t *count, lmn_error **err);
 

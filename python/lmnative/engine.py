@@ -353,7 +353,8 @@ class Engine:
         """Bytes per owner ("mapped", "packed_weights", "kv", "requests", …): what is held now, and the most so far.
 
         "mapped" counts the model file's address space, which costs memory only where it was touched and not given back.
-        With read_mode="copy" it is 0, and "file_copy" counts the copy, which is held as long as the model.
+        With read_mode="copy" it is 0, and "file_copy" counts the copy, which is held as long as the model. "pinned" is
+        page-locked memory of the host, for inputs and outputs of an engine on a GPU.
         """
         return {owner: MemoryUse(current=now, peak=most) for owner, (now, most) in self._handle.memory().items()}
 

@@ -33,7 +33,7 @@ struct Shared {
   int fail_after = 0;
   bool room_for_recordings = true;
   std::string closed;  // why
-  int64_t in_use = 0;
+  int64_t in_use = 0, pinned = 0;
 
   Status check() {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -192,9 +192,15 @@ class TestDevice final : public HostDevice {
   Result<std::byte*> allocate_pinned(size_t bytes) override {
     auto* data = static_cast<std::byte*>(guarded_allocate(bytes));
     std::memset(data, 0, bytes);
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    shared_.pinned += static_cast<int64_t>(bytes);
     return data;
   }
-  void release_pinned(std::byte* data, size_t) override { guarded_free(data); }
+  void release_pinned(std::byte* data, size_t bytes) override {
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    shared_.pinned -= static_cast<int64_t>(bytes);
+    guarded_free(data);
+  }
   Result<lmn::DeviceMemory> memory() const override {
     return lmn::DeviceMemory{options_.memory_bytes - bytes_in_use(), options_.memory_bytes};
   }
@@ -214,6 +220,10 @@ class TestDevice final : public HostDevice {
   int64_t bytes_in_use() const override {
     const std::lock_guard<std::mutex> lock(shared_.mutex);
     return shared_.in_use;
+  }
+  int64_t pinned_in_use() const override {
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    return shared_.pinned;
   }
 
  private:

@@ -37,6 +37,7 @@ class HostDevice : public lmn::Device {
   // From now on there is no room for recordings, or there is.
   virtual void set_room_for_recordings(bool room) = 0;
   virtual int64_t bytes_in_use() const = 0;
+  virtual int64_t pinned_in_use() const = 0;  // of the host, page-locked
 };
 
 std::unique_ptr<HostDevice> make_host_device(const HostDeviceOptions& options = {});

@@ -47,7 +47,7 @@ int64_t bytes_of_all() {
   ASSERT_OK(placed);
   EXPECT_EQ(placed->kv_parts.size(), size_t{1});
   EXPECT(placed->host == nullptr);
-  return placed->packed_bytes + placed->arena_bytes + placing.recipe->need.kv;
+  return placed->memory.packed + placed->memory.arena + placing.recipe->need.kv;
 }
 
 }  // namespace
@@ -58,6 +58,20 @@ TEST(a_device_with_room_has_the_whole_model) {
   ASSERT_OK(placed);
   EXPECT_EQ(placed->kv_parts.size(), size_t{1});
   EXPECT(placed->kv_parts[0].device == placing.device.get());
+  EXPECT_EQ(placing.device->bytes_in_use(), placed->memory.packed + placed->memory.arena);
+  EXPECT_EQ(placing.device->pinned_in_use(), placed->memory.pinned);
+  EXPECT(placed->memory.pinned > 2 * placing.model.config.vocab * 4);  // logits, for one
+}
+
+TEST(a_host_without_room_for_logits_says_what_there_is) {
+  Placing placing(int64_t{1} << 60);
+  placing.recipe->limits.tokens = placing.recipe->limits.outputs = INT32_MAX;
+  const auto placed = placing.place();
+  EXPECT(placed.status().code() == Code::kOutOfMemory);
+  const std::string message(placed.status().message());
+  for (const char* part : {"page-locked memory of the host", "lower max_sequences"})
+    EXPECT(message.find(part) != std::string::npos);
+  EXPECT_EQ(placing.device->bytes_in_use() + placing.device->pinned_in_use(), 0);
 }
 
 TEST(a_device_without_room_for_all_has_the_last_layers) {

@@ -140,9 +140,11 @@ TEST(all_memory_returns_to_the_device) {
   {
     File file;
     auto plan = make_plan(small_graph(&file), device, *team, plan_options(8));
-    EXPECT(plan->packed_bytes() >= (12 + 3 + 4) * 4);
-    EXPECT(plan->arena_bytes() >= 8 * 4 * 4);
-    EXPECT_EQ(device.allocated, static_cast<size_t>(plan->packed_bytes() + plan->arena_bytes()));
+    const plan::PlanMemory& memory = plan->memory();
+    EXPECT(memory.packed >= (12 + 3 + 4) * 4);
+    EXPECT(memory.arena >= 8 * 4 * 4);
+    EXPECT_EQ(memory.pinned, int64_t{0});
+    EXPECT_EQ(device.allocated, static_cast<size_t>(memory.packed + memory.arena));
   }
   EXPECT_EQ(device.allocated, size_t{0});
 }
@@ -181,7 +183,7 @@ TEST(weights_are_read_in_order_between_check_and_release) {
   EXPECT(log == (std::vector<std::string>{"+norm.weight", "-norm.weight", "+out.bias", "-out.bias",
                                           "?out.weight", "+out.weight", "-out.weight"}));
   EXPECT_EQ(last, total);
-  EXPECT_EQ(total, plan->packed_bytes());
+  EXPECT_EQ(total, plan->memory().packed);
 }
 
 // A matrix of 10 MiB and a merged pair of 5 MiB each: 10 slices, of which the disk is asked for 8
@@ -289,19 +291,19 @@ TEST(memory_can_be_refused_before_it_is_asked_for) {
   HostDevice device;
   auto team = make_team(1);
   plan::PlanOptions options = plan_options(8);
-  int64_t packed = 0, arena = 0;
-  options.before_allocation = [&](int64_t p, int64_t a) {
+  plan::PlanMemory told;
+  options.before_allocation = [&](const plan::PlanMemory& memory) {
     EXPECT_EQ(device.allocated, size_t{0});
-    packed = p;
-    arena = a;
+    told = memory;
     return Status();
   };
   {
     auto plan = make_plan(small_graph(&file), device, *team, options);
-    EXPECT_EQ(packed, plan->packed_bytes());
-    EXPECT_EQ(arena, plan->arena_bytes());
+    EXPECT(told.packed > 0 && told.arena > 0);
+    EXPECT_EQ(told.packed, plan->memory().packed);
+    EXPECT_EQ(told.arena, plan->memory().arena);
   }
-  options.before_allocation = [](int64_t, int64_t) {
+  options.before_allocation = [](const plan::PlanMemory&) {
     return error(Code::kOutOfMemory, "too much");
   };
   device.limit = 0;  // an allocation would fail with another message
@@ -396,7 +398,7 @@ TEST(a_table_that_is_also_the_head_is_packed_once) {
     b.output(b.linear(x, head, kNone, true, "head"), "y");
     HostDevice device;
     auto team = make_team(1);
-    return make_plan(finished(b), device, *team, plan_options(8))->packed_bytes();
+    return make_plan(finished(b), device, *team, plan_options(8))->memory().packed;
   };
   EXPECT_EQ(bytes_with(true), 64 * 16 * 4);
   EXPECT_EQ(bytes_with(false), 2 * 64 * 16 * 4);
