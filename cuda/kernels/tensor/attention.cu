@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <string>
 
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/tensor/attention.cuh"
@@ -28,12 +27,7 @@ Status bind_attention(const Binding& b) {
   constexpr const char* kPerms[] = {"q_perm", "k_perm", "v_perm", "y_perm"};
   for (size_t i = 0; i < 4; ++i)
     LMN_RETURN_IF_ERROR(ops::read_permutation(node, kPerms[i], &axes[i]));
-  for (int i = 0; i < node.inputs(); ++i) {
-    if (!node.has(i)) continue;
-    const DType type = node.dtype(i);
-    if (type != DType::kF32 && type != DType::kF16 && type != DType::kBF16)
-      return node.unsupported("no kernel for %s on a GPU", std::string(info(type).name).c_str());
-  }
+  LMN_RETURN_IF_ERROR(check_floats(node));
   // Dimension y_perm[d] of what is computed is dimension d of y.
   std::array<int, 4> of_y{};
   for (size_t d = 0; d < 4; ++d) of_y[static_cast<size_t>(axes[3][d])] = static_cast<int>(d);

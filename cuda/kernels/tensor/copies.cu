@@ -108,7 +108,7 @@ Status make_copy(const ops::TensorNode& node, const Walk& walk, int64_t bytes, i
 }
 
 Result<int64_t> element_bytes(const ops::TensorNode& node, DType type) {
-  if (type == DType::kString) return node.unsupported("no kernel for string");
+  if (type == DType::kString) return unsupported_type(node, type);
   return static_cast<int64_t>(info(type).block_bytes);
 }
 

@@ -9,7 +9,7 @@ Status bind_gather(const Binding& b) {
   const ops::TensorNode& node = b.node;
   int64_t axis;
   LMN_RETURN_IF_ERROR(node.normalize_axis(node.integer("axis", 0), node.rank(0), &axis));
-  if (node.dtype(0) == DType::kString) return node.unsupported("no kernel for string");
+  if (node.dtype(0) == DType::kString) return unsupported_type(node, node.dtype(0));
   const Shape& x = node.shape(0);
   int64_t inner = info(node.dtype(0)).block_bytes;  // bytes, then units
   for (int d = static_cast<int>(axis) + 1; d < x.rank; ++d) inner *= x[d];

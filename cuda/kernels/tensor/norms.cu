@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/tensor/norms.cuh"
 #include "cuda/kernels/tensor/tensor_kernels.h"
@@ -19,12 +17,7 @@ struct Roles {
 Status bind(const Binding& b, const Roles& roles, int64_t rows, int64_t columns, bool centered,
             float epsilon) {
   const ops::TensorNode& node = b.node;
-  for (int i = 0; i < node.inputs(); ++i) {
-    if (!node.has(i)) continue;
-    const DType type = node.dtype(i);
-    if (type != DType::kF32 && type != DType::kF16 && type != DType::kBF16)
-      return node.unsupported("no kernel for %s on a GPU", std::string(info(type).name).c_str());
-  }
+  LMN_RETURN_IF_ERROR(check_floats(node));
   if (columns == 0) return node.unsupported("rows without elements");
   NormParams params{};
   const auto set = [&](int i, NormOperand* operand) -> Status {

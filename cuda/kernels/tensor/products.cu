@@ -39,16 +39,6 @@ Factor make_factor(const Shape& shape, bool is_left, bool transposed) {
   return f;
 }
 
-Status check_types(const ops::TensorNode& node) {
-  for (int i = 0; i < node.inputs(); ++i) {
-    if (!node.has(i)) continue;
-    const DType type = node.dtype(i);
-    if (type != DType::kF32 && type != DType::kF16 && type != DType::kBF16)
-      return node.unsupported("no kernel for %s on a GPU", std::string(info(type).name).c_str());
-  }
-  return {};
-}
-
 // What operands are for a product, by their numbers; -1: none.
 struct ProductOperands {
   int c = -1, residual = -1;
@@ -248,7 +238,7 @@ Status set_activation(const ops::TensorNode& node, const ops::Activation& activa
 }  // namespace
 
 Status bind_matmul(const Binding& b) {
-  LMN_RETURN_IF_ERROR(check_types(b.node));
+  LMN_RETURN_IF_ERROR(check_floats(b.node));
   if (b.node.integer("transBatchA", 0) != 0 || b.node.integer("transBatchB", 0) != 0)
     return b.node.unsupported("transposed batches have no kernel on a GPU");
   return bind_product(b, make_factor(b.node.shape(0), true, b.node.integer("transA", 0) != 0),
@@ -258,7 +248,7 @@ Status bind_matmul(const Binding& b) {
 
 Status bind_gemm(const Binding& b) {
   const ops::TensorNode& node = b.node;
-  LMN_RETURN_IF_ERROR(check_types(node));
+  LMN_RETURN_IF_ERROR(check_floats(node));
   Epilogue e = plain_epilogue(node.number("alpha", 1.0f));
   e.beta = node.number("beta", 1.0f);
   ProductOperands operands;
@@ -281,7 +271,7 @@ Status bind_gemm(const Binding& b) {
 
 Status bind_fused_linear(const Binding& b) {
   const ops::TensorNode& node = b.node;
-  LMN_RETURN_IF_ERROR(check_types(node));
+  LMN_RETURN_IF_ERROR(check_floats(node));
   static constexpr struct {
     std::string_view name;
     ElementOp op;

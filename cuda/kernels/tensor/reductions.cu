@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/tensor/reductions.cuh"
 #include "cuda/kernels/tensor/tensor_kernels.h"
@@ -11,15 +9,6 @@ namespace lmn::cuda::tensor {
 namespace {
 
 using ops::TensorOp;
-
-bool is_float(DType type) {
-  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
-}
-
-Status unsupported_type(const ops::TensorNode& node) {
-  return node.unsupported("no kernel for %s on a GPU",
-                          std::string(info(node.dtype(0)).name).c_str());
-}
 
 Reduction reduction_of(TensorOp op) {
   switch (op) {
@@ -89,7 +78,7 @@ Status bind_reduction(const Binding& b) {
                                   params.type == DType::kBool));
   const bool logs =
       params.reduction == Reduction::kLogSum || params.reduction == Reduction::kLogSumExp;
-  if (!as_float && (!whole || logs)) return unsupported_type(b.node);
+  if (!as_float && (!whole || logs)) return unsupported_type(b.node, params.type);
   b.kernel.set([params, as_float](const ops::Operands& io, const ops::Worker& worker) {
     ReduceParams p = params;
     p.x = io.input<std::byte>(0);
@@ -110,7 +99,7 @@ Status bind_softmax(const Binding& b) {
   LMN_RETURN_IF_ERROR(b.node.normalize_axis(b.node.integer("axis", -1), x.rank, &axis));
   SoftmaxParams params{};
   params.type = b.node.dtype(0);
-  if (!is_float(params.type)) return unsupported_type(b.node);
+  if (!is_float(params.type)) return unsupported_type(b.node, params.type);
   int64_t outer = 1, terms = x.rank == 0 ? 1 : x[static_cast<int>(axis)], inner = 1;
   for (int d = 0; d < x.rank; ++d) {
     if (d < axis) outer *= x[d];

@@ -1,9 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/kernels/tensor/tensor_kernels.h"
 
+#include <string>
+
 #include "cuda/kernels/tensor/walk.h"
 
 namespace lmn::cuda::tensor {
+
+bool is_float(DType type) {
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
+}
+
+Status check_floats(const ops::TensorNode& node) {
+  for (int i = 0; i < node.inputs(); ++i) {
+    if (node.has(i) && !is_float(node.dtype(i))) return unsupported_type(node, node.dtype(i));
+  }
+  return {};
+}
+
+Status unsupported_type(const ops::TensorNode& node, DType type) {
+  return node.unsupported("no kernel for %s on a GPU", std::string(info(type).name).c_str());
+}
 
 Status check_sizes(const Binding& b) {
   const auto check = [&](const ops::TensorType& type) -> Status {

@@ -50,6 +50,13 @@ Status bind_fused_linear(const Binding& b);
 // attention.cu
 Status bind_attention(const Binding& b);
 
+// Whether kernels compute an element of the type in float (values.cuh).
+bool is_float(DType type);
+// OK where every operand that the node has is of such a type, else unsupported_type().
+Status check_floats(const ops::TensorNode& node);
+// UNSUPPORTED: there is no kernel of this device for the type.
+Status unsupported_type(const ops::TensorNode& node, DType type);
+
 // UNSUPPORTED where a tensor of the node has more elements than kernels count.
 Status check_sizes(const Binding& b);
 
