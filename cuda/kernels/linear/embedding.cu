@@ -3,6 +3,7 @@
 
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/linear/embedding.cuh"
+#include "cuda/kernels/linear/weight_types.h"
 #include "ops/packed_matrix.h"
 
 namespace lmn::cuda {
@@ -33,25 +34,15 @@ void launch_op(const ops::EmbeddingArgs& a, ops::LaunchQueue& queue) {
                             a.ids,
                             a.y,
                             a.columns};
-    switch (s.source) {
-#define LMN_TYPE(type)                               \
-  case DType::type:                                  \
-    launch_embedding<DType::type>(p, a.rows, queue); \
-    break;
-      LMN_TYPE(kF32)
-      LMN_TYPE(kF16)
-      LMN_TYPE(kBF16)
-      LMN_TYPE(kQ8_0)
-      LMN_TYPE(kQ4_0)
-      LMN_TYPE(kQ4_1)
-      LMN_TYPE(kQ5_0)
-      LMN_TYPE(kQ5_1)
-      LMN_TYPE(kQ4_K)
-      LMN_TYPE(kQ5_K)
-      LMN_TYPE(kQ6_K)
-#undef LMN_TYPE
-      default:
-        break;  // plan_pack takes no others
+    const auto launch = [&]<DType kType>() { launch_embedding<kType>(p, a.rows, queue); };
+    if (s.source == DType::kF32) {
+      launch.template operator()<DType::kF32>();
+    } else if (s.source == DType::kF16) {
+      launch.template operator()<DType::kF16>();
+    } else if (s.source == DType::kBF16) {
+      launch.template operator()<DType::kBF16>();
+    } else {
+      with_quantized_type(s.source, launch);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/linear/few_rows.cuh"
 #include "cuda/kernels/linear/linear.h"
+#include "cuda/kernels/linear/weight_types.h"
 
 namespace lmn::cuda {
 
@@ -38,32 +39,12 @@ void launch_splits(const LinearParams& p, ops::LaunchQueue& queue) {
       p);
 }
 
-template <DType kType, bool kWide>
-void launch_quantized_splits(const LinearParams& p, ops::LaunchQueue& queue) {
-  if (p.rows == 1) return launch_splits<QuantizedSplit<kType, kWide, 1>>(p, queue);
-  launch_splits<QuantizedSplit<kType, kWide, 8>>(p, queue);
-}
-
 template <bool kWide>
 void launch_few_rows(DType weight, const LinearParams& p, ops::LaunchQueue& queue) {
-  switch (weight) {
-    case DType::kQ4_0:
-      return launch_quantized_splits<DType::kQ4_0, kWide>(p, queue);
-    case DType::kQ4_1:
-      return launch_quantized_splits<DType::kQ4_1, kWide>(p, queue);
-    case DType::kQ5_0:
-      return launch_quantized_splits<DType::kQ5_0, kWide>(p, queue);
-    case DType::kQ5_1:
-      return launch_quantized_splits<DType::kQ5_1, kWide>(p, queue);
-    case DType::kQ4_K:
-      return launch_quantized_splits<DType::kQ4_K, kWide>(p, queue);
-    case DType::kQ5_K:
-      return launch_quantized_splits<DType::kQ5_K, kWide>(p, queue);
-    case DType::kQ6_K:
-      return launch_quantized_splits<DType::kQ6_K, kWide>(p, queue);
-    default:
-      return launch_quantized_splits<DType::kQ8_0, kWide>(p, queue);
-  }
+  with_quantized_type(weight, [&]<DType kType>() {
+    if (p.rows == 1) return launch_splits<QuantizedSplit<kType, kWide, 1>>(p, queue);
+    launch_splits<QuantizedSplit<kType, kWide, 8>>(p, queue);
+  });
 }
 
 }  // namespace lmn::cuda

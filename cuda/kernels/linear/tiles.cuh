@@ -16,6 +16,7 @@
 
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/linear/splits.cuh"
+#include "cuda/kernels/linear/weight_types.h"
 
 namespace lmn::cuda {
 
@@ -265,24 +266,8 @@ void launch_kind(const LinearParams& p, ops::LaunchQueue& queue) {
 
 template <bool kWide>
 void launch_quantized_tiles(DType weight, const LinearParams& p, ops::LaunchQueue& queue) {
-  switch (weight) {
-    case DType::kQ4_0:
-      return launch_kind<QuantizedKind<DType::kQ4_0, kWide>>(p, queue);
-    case DType::kQ4_1:
-      return launch_kind<QuantizedKind<DType::kQ4_1, kWide>>(p, queue);
-    case DType::kQ5_0:
-      return launch_kind<QuantizedKind<DType::kQ5_0, kWide>>(p, queue);
-    case DType::kQ5_1:
-      return launch_kind<QuantizedKind<DType::kQ5_1, kWide>>(p, queue);
-    case DType::kQ4_K:
-      return launch_kind<QuantizedKind<DType::kQ4_K, kWide>>(p, queue);
-    case DType::kQ5_K:
-      return launch_kind<QuantizedKind<DType::kQ5_K, kWide>>(p, queue);
-    case DType::kQ6_K:
-      return launch_kind<QuantizedKind<DType::kQ6_K, kWide>>(p, queue);
-    default:
-      return launch_kind<QuantizedKind<DType::kQ8_0, kWide>>(p, queue);
-  }
+  with_quantized_type(weight,
+                      [&]<DType kType>() { launch_kind<QuantizedKind<kType, kWide>>(p, queue); });
 }
 
 }  // namespace lmn::cuda
