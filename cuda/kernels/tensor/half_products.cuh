@@ -22,7 +22,7 @@ inline constexpr uint32_t kHalfShared = sizeof(uint16_t) * kHalfStages*(kRows* k
                                                                         kHalfWeights);
 
 // A tile of kRows x kProductColumns: of 64 rows a warp has 16 and all columns, of 16 rows all and a
-// quarter of the columns. Tiles, chunks and batches as in product().
+// quarter of the columns.
 template <bool kBrain, int kRows>
 LMN_KERNEL(kHalfThreads, 4)
 void half_product(ProductParams p) {
@@ -34,30 +34,10 @@ void half_product(ProductParams p) {
   uint16_t* w_tiles = x_tiles + kHalfStages * kRows * kHalfRow;
   const bool w_by_depth = p.w_column == 1;
 
-  const uint32_t across = (p.columns + kProductColumns - 1) / kProductColumns;
-  const uint32_t down = (p.rows + kRows - 1) / kRows;
-  const uint32_t chunks = (p.inner + kChunk - 1) / kChunk;
-  auto block = static_cast<uint32_t>(simt::block_x());
-  const uint32_t column = block % across * kProductColumns;
-  block /= across;
-  const uint32_t row = block % down * kRows;
-  block /= down;
-  uint32_t chunk = 0, end_chunk = chunks;
-  if (p.partial != nullptr) {
-    chunk = block % chunks;
-    end_chunk = chunk + 1;
-    block /= chunks;
-  }
-  const uint32_t batch = block, own_chunk = chunk;
-  uint32_t x_at = 0, w_at = 0;
-  for (int d = p.batch_rank - 1; d >= 0; --d) {
-    const uint32_t at = block % p.batch_sizes[d];
-    block /= p.batch_sizes[d];
-    x_at += at * p.x_batch[d];
-    w_at += at * p.w_batch[d];
-  }
-  const auto* x = static_cast<const uint16_t*>(p.x) + x_at;
-  const auto* w = static_cast<const uint16_t*>(p.w) + w_at;
+  const BlockTile tile = block_tile<kRows>(p);
+  const uint32_t row = tile.row, column = tile.column;
+  const auto* x = static_cast<const uint16_t*>(p.x) + tile.x_at;
+  const auto* w = static_cast<const uint16_t*>(p.w) + tile.w_at;
 
   const int lane = simt::lane(), warp = simt::warp();
   const auto fetch = [&](uint32_t depth, uint32_t end, int stage) {
@@ -88,7 +68,7 @@ void half_product(ProductParams p) {
   const int own_column = kRows == 16 ? warp * kWarpColumns : 0;
   const int matrix = lane / 8, line = lane % 8;  // whose address this lane gives
   float total[kPairs * 2][4] = {};
-  for (; chunk < end_chunk; ++chunk) {
+  for (uint32_t chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const uint32_t begin = chunk * kChunk;
     const uint32_t end = p.inner - begin < kChunk ? p.inner : begin + kChunk;
     const int steps = static_cast<int>((end - begin + kHalfDepth - 1) / kHalfDepth);
@@ -143,7 +123,7 @@ void half_product(ProductParams p) {
       const uint32_t at_column =
           column + static_cast<uint32_t>(own_column + n * 8 + lane % 4 * 2 + i % 2);
       if (at_row >= p.rows || at_column >= p.columns) continue;
-      put_output(p, own_chunk, batch * p.rows + at_row, at_column, total[n][i]);
+      put_output(p, tile.first_chunk, tile.batch * p.rows + at_row, at_column, total[n][i]);
     }
   }
 }

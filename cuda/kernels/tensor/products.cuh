@@ -89,8 +89,40 @@ LMN_DEVICE void put_output(const ProductParams& p, uint32_t chunk, uint32_t row,
   }
 }
 
-// A tile of kRows x kProductColumns; a thread has kRows / 16 rows and 4 columns of it. Tiles of all
-// columns come before those of the next rows, then chunks, then batches.
+// What a block makes: of a tile of kRows x kProductColumns, the chunks from `first_chunk` to before
+// `end_chunk`. Tiles of all columns come before those of the next rows, then chunks, then batches.
+struct BlockTile {
+  uint32_t row, column, first_chunk, end_chunk, batch;
+  uint32_t x_at, w_at;  // where the batch's matrices begin, in elements
+};
+template <int kRows>
+LMN_DEVICE BlockTile block_tile(const ProductParams& p) {
+  const uint32_t across = (p.columns + kProductColumns - 1) / kProductColumns;
+  const uint32_t down = (p.rows + kRows - 1) / kRows;
+  const uint32_t chunks = (p.inner + kChunk - 1) / kChunk;
+  auto block = static_cast<uint32_t>(simt::block_x());
+  BlockTile tile{};
+  tile.column = block % across * kProductColumns;
+  block /= across;
+  tile.row = block % down * kRows;
+  block /= down;
+  tile.end_chunk = chunks;
+  if (p.partial != nullptr) {
+    tile.first_chunk = block % chunks;
+    tile.end_chunk = tile.first_chunk + 1;
+    block /= chunks;
+  }
+  tile.batch = block;
+  for (int d = p.batch_rank - 1; d >= 0; --d) {
+    const uint32_t at = block % p.batch_sizes[d];
+    block /= p.batch_sizes[d];
+    tile.x_at += at * p.x_batch[d];
+    tile.w_at += at * p.w_batch[d];
+  }
+  return tile;
+}
+
+// A thread has kRows / 16 rows and 4 columns of the block's tile.
 template <int kRows>
 LMN_KERNEL(kProductThreads, 2)
 void product(ProductParams p) {
@@ -102,28 +134,8 @@ void product(ProductParams p) {
   float* rows = reinterpret_cast<float*>(simt::shared_memory());              // [depth][kRowStride]
   float* columns = rows + kProductDepth * kRowStride;  // [depth][kColumnStride]
 
-  const uint32_t across = (p.columns + kProductColumns - 1) / kProductColumns;
-  const uint32_t down = (p.rows + kRows - 1) / kRows;
-  const uint32_t chunks = (p.inner + kChunk - 1) / kChunk;
-  auto block = static_cast<uint32_t>(simt::block_x());
-  const uint32_t column = block % across * kProductColumns;
-  block /= across;
-  const uint32_t row = block % down * kRows;
-  block /= down;
-  uint32_t first_chunk = 0, end_chunk = chunks;
-  if (p.partial != nullptr) {
-    first_chunk = block % chunks;
-    end_chunk = first_chunk + 1;
-    block /= chunks;
-  }
-  const uint32_t batch = block;
-  uint32_t x_at = 0, w_at = 0;
-  for (int d = p.batch_rank - 1; d >= 0; --d) {
-    const uint32_t at = block % p.batch_sizes[d];
-    block /= p.batch_sizes[d];
-    x_at += at * p.x_batch[d];
-    w_at += at * p.w_batch[d];
-  }
+  const BlockTile tile = block_tile<kRows>(p);
+  const uint32_t row = tile.row, column = tile.column;
 
   const auto thread = static_cast<uint32_t>(simt::thread_index());
   const uint32_t own_row = thread / 16 * kOwnRows, own_column = thread % 16 * kOwnColumns;
@@ -144,9 +156,9 @@ void product(ProductParams p) {
       uint32_t r, k;
       row_place(i, &r, &k);
       const bool inside = row + r < p.rows && depth + k < end;
-      next_rows[i] =
-          inside ? load<float>(p.x, p.x_type, x_at + (row + r) * p.x_row + (depth + k) * p.x_inner)
-                 : 0.0f;
+      next_rows[i] = inside ? load<float>(p.x, p.x_type,
+                                          tile.x_at + (row + r) * p.x_row + (depth + k) * p.x_inner)
+                            : 0.0f;
     }
     for (int i = 0; i < kColumnFetches; ++i) {
       uint32_t c, k;
@@ -154,13 +166,13 @@ void product(ProductParams p) {
       const bool inside = column + c < p.columns && depth + k < end;
       next_columns[i] =
           inside ? load<float>(p.w, p.w_type,
-                               w_at + (depth + k) * p.w_inner + (column + c) * p.w_column)
+                               tile.w_at + (depth + k) * p.w_inner + (column + c) * p.w_column)
                  : 0.0f;
     }
   };
 
   float total[kOwnRows][kOwnColumns] = {};
-  for (uint32_t chunk = first_chunk; chunk < end_chunk; ++chunk) {
+  for (uint32_t chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const uint32_t begin = chunk * kChunk;
     const uint32_t end = p.inner - begin < kChunk ? p.inner : begin + kChunk;
     float sum[kOwnRows][kOwnColumns] = {};
@@ -203,7 +215,7 @@ void product(ProductParams p) {
     for (int c = 0; c < kOwnColumns; ++c) {
       const uint32_t at_column = column + own_column + static_cast<uint32_t>(c);
       if (at_column >= p.columns) break;
-      put_output(p, first_chunk, batch * p.rows + at_row, at_column, total[r][c]);
+      put_output(p, tile.first_chunk, tile.batch * p.rows + at_row, at_column, total[r][c]);
     }
   }
 }
