@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/core/cuda_context.h"
 
+#include <cuda_runtime.h>
+
 namespace lmn::cuda {
 namespace {
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_runtime.h>
 
 #include "core/status.h"
 #include "cuda/core/cuda_error.h"

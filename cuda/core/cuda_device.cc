@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "cuda/core/cublas_lt.h"
+#include "cuda/core/cuda_context.h"
 #include "cuda/core/cuda_error.h"
 #include "cuda/core/cuda_stream.h"
 #include "cuda/kernels/launchers.h"
