@@ -30,6 +30,12 @@ class Recording {
   virtual ~Recording() = default;
 };
 
+// A moment in a stream's work: when the device is through with what was queued before it.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
 // A queue of work that runs in order. One thread uses it at a time; its device outlives it.
 class Stream {
  public:
@@ -45,6 +51,12 @@ class Stream {
                                      size_t row_bytes, size_t rows) = 0;
   // Waits for everything queued, and tells what went wrong in it.
   virtual Status synchronize() = 0;
+
+  // To measure what is queued between two events; not while recording. Device time, in ns, once the
+  // stream was waited for after both.
+  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  virtual Status mark(Event& event) = 0;
+  virtual Result<int64_t> elapsed_ns(const Event& from, const Event& to) = 0;
 
   // What is queued between these two is recorded instead. UNSUPPORTED where the device cannot.
   virtual Status begin_recording() = 0;

@@ -148,8 +148,10 @@ class Plan {
   // The profile to which the runs that follow count, from 0; at first 0.
   virtual void select_profile(int index) = 0;
   // An entry for each stage, with the times of member 0, which waits at the barrier behind it;
-  // before them "team" "start": member 0 setting the others going. Names live as long as the plan.
-  // Any thread, also beside a run; each figure is exact, together they are not one moment.
+  // before them "team" "start": member 0 setting the others going. On a device that is not the
+  // host the times are the device's, "start" is the sending of inputs, and kernels, which otherwise
+  // begin while the one before ends, come one after the other. Names live as long as the plan. Any
+  // thread, also beside a run; each figure is exact, together they are not one moment.
   virtual std::vector<ProfileEntry> profile(int index) const = 0;
 
   // Stages, barriers and arena offsets, one a line, with the symbols as they are set.

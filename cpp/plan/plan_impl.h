@@ -143,8 +143,8 @@ class PlanImpl final : public Plan {
   Status bind(Binder* binder);
   Status run_queued(const StepHints& hints);
   Status send_inputs(int64_t context);
-  // Queues a stage; with a profile, waits for it and counts its time.
-  Status enqueue_stage(size_t stage, StageProfile* profile);
+  void enqueue_stage(size_t stage);
+  Status enqueue_profiled();
 
   static const Port* find(const std::vector<Port>& ports, std::string_view name) {
     for (const Port& port : ports) {
@@ -244,6 +244,7 @@ class PlanImpl final : public Plan {
   std::vector<std::string> operands_;  // of every stage, for dump()
   std::vector<std::unique_ptr<StageProfile>> profiles_;
   size_t selected_ = 0;
+  std::vector<std::unique_ptr<Event>> moments_;  // of a profiled run on a device of its own
 };
 
 }  // namespace lmn::plan

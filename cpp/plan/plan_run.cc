@@ -57,34 +57,47 @@ Status PlanImpl::enqueue(const StepHints& hints) {
   ops::LaunchQueue& launches = queue_.launches();
   launches.context = hints.context > 0 ? std::min(hints.context, max_context_) : max_context_;
   launches.single_rows = hints.single_rows;
+  if (!profiles_.empty()) return enqueue_profiled();
   LMN_RETURN_IF_ERROR(send_inputs(launches.context));
-  if (profiles_.empty()) {
-    for (size_t i = 0; i < stages_.size(); ++i) LMN_RETURN_IF_ERROR(enqueue_stage(i, nullptr));
-    return queue_.take_launch_error();
-  }
-  StageProfile& profile = *profiles_[selected_];
-  const int64_t begin = parallel::now_ns();
-  LMN_RETURN_IF_ERROR(queue_.stream().synchronize());
-  const int64_t sent = parallel::now_ns();
-  profile.add_start(sent - begin);
-  for (size_t i = 0; i < stages_.size(); ++i) LMN_RETURN_IF_ERROR(enqueue_stage(i, &profile));
-  profile.end_run(0, static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(queue_.inputs()) -
-                                            reinterpret_cast<uintptr_t>(arena_.data())));
-  return {};
+  for (size_t i = 0; i < stages_.size(); ++i) enqueue_stage(i);
+  return queue_.take_launch_error();
 }
 
-Status PlanImpl::enqueue_stage(size_t stage, StageProfile* profile) {
-  if (stages_[stage].kernel == nullptr) return {};
-  const int64_t begin = profile == nullptr ? 0 : parallel::now_ns();
+void PlanImpl::enqueue_stage(size_t stage) {
+  if (stages_[stage].kernel == nullptr) return;
   ops::Worker worker;
   worker.queue = &queue_.launches();
   queue_.stream().push_range(bound_.stages[stage].name.c_str());
   stages_[stage].kernel(stages_[stage].args, worker);
   queue_.stream().pop_range();
-  if (profile == nullptr) return {};
-  LMN_RETURN_IF_ERROR(queue_.take_launch_error());
-  LMN_RETURN_IF_ERROR(queue_.stream().synchronize());
-  profile->add(stage, parallel::now_ns() - begin, 0);
+}
+
+// With an event before each stage and one at the end. Waits for all of it.
+Status PlanImpl::enqueue_profiled() {
+  Stream& stream = queue_.stream();
+  while (moments_.size() < stages_.size() + 2) {
+    LMN_ASSIGN_OR_RETURN(moments_.emplace_back(), stream.create_event());
+  }
+  LMN_RETURN_IF_ERROR(stream.mark(*moments_[0]));
+  LMN_RETURN_IF_ERROR(send_inputs(queue_.launches().context));
+  LMN_RETURN_IF_ERROR(stream.mark(*moments_[1]));
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    enqueue_stage(i);
+    LMN_RETURN_IF_ERROR(queue_.take_launch_error());
+    LMN_RETURN_IF_ERROR(stream.mark(*moments_[i + 2]));
+  }
+  LMN_RETURN_IF_ERROR(stream.synchronize());
+  StageProfile& profile = *profiles_[selected_];
+  for (size_t i = 0; i <= stages_.size(); ++i) {
+    LMN_ASSIGN_OR_RETURN(const int64_t ns, stream.elapsed_ns(*moments_[i], *moments_[i + 1]));
+    if (i == 0) {
+      profile.add_start(ns);
+    } else if (stages_[i - 1].kernel != nullptr) {
+      profile.add(i - 1, ns, 0);
+    }
+  }
+  profile.end_run(0, static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(queue_.inputs()) -
+                                            reinterpret_cast<uintptr_t>(arena_.data())));
   return {};
 }
 

@@ -28,6 +28,22 @@ class CudaRecording final : public Recording {
   cudaGraphExec_t graph_;
 };
 
+class CudaEvent final : public Event {
+ public:
+  CudaEvent(const Context& context, cudaEvent_t event) : context_(context), event_(event) {}
+  ~CudaEvent() override {
+    const CurrentDevice current(context_);
+    (void)cudaEventDestroy(event_);
+  }
+  CudaEvent(const CudaEvent&) = delete;
+
+  cudaEvent_t event() const { return event_; }
+
+ private:
+  const Context& context_;
+  cudaEvent_t event_;
+};
+
 class CudaStream final : public Stream {
  public:
   CudaStream(int ordinal, const Context& context, cudaStream_t stream, Health& health,
@@ -66,6 +82,30 @@ class CudaStream final : public Stream {
     LMN_RETURN_IF_ERROR(health_.check());
     const CurrentDevice current(context_);
     return health_.map(cudaStreamSynchronize(stream_), "running kernels");
+  }
+
+  Result<std::unique_ptr<Event>> create_event() override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(context_);
+    cudaEvent_t event = nullptr;
+    LMN_RETURN_IF_ERROR(health_.map(cudaEventCreate(&event), "creating an event"));
+    return std::unique_ptr<Event>(std::make_unique<CudaEvent>(context_, event));
+  }
+  Status mark(Event& event) override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(context_);
+    return health_.map(cudaEventRecord(static_cast<CudaEvent&>(event).event(), stream_),
+                       "marking a moment");
+  }
+  Result<int64_t> elapsed_ns(const Event& from, const Event& to) override {
+    LMN_RETURN_IF_ERROR(health_.check());
+    const CurrentDevice current(context_);
+    float ms = 0;
+    LMN_RETURN_IF_ERROR(
+        health_.map(cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(from).event(),
+                                         static_cast<const CudaEvent&>(to).event()),
+                    "reading the time between two moments"));
+    return static_cast<int64_t>(double{ms} * 1e6);
   }
 
   Status begin_recording() override {

@@ -346,7 +346,8 @@ typedef struct lmn_profile_entry {
   uint32_t step_kind; /* LMN_STEP_* */
   uint32_t reserved;
   uint64_t calls;
-  uint64_t run_ns;     /* on the engine's thread, which has its share of the work */
+  uint64_t run_ns;     /* on the engine's thread, which has its share of the work; of operators on a
+                          GPU the GPU's time, each by itself */
   uint64_t wait_ns;    /* after that for other threads, that were longer at theirs */
   uint64_t bytes;      /* of all threads, as the operator needs at least: weights once, then rows in
                           and out, and the keys and values attended to */
@@ -355,7 +356,8 @@ typedef struct lmn_profile_entry {
 } lmn_profile_entry;
 
 /* Entries by (buffer, capacity, count), see tokenizer.h: for each kind of step the operators of the
- * model, before them "team" "start" (setting the other threads going); then "engine" "schedule",
+ * model, before them "team" "start" (setting the other threads going; on a GPU, sending it the
+ * inputs); then "engine" "schedule",
  * "prepare", "run", "sample" and "deliver", of which "run" holds "team" "start" and all operators.
  * The time of an operator is run_ns + wait_ns. Each figure is exact; together they are not one
  * moment. LMN_UNSUPPORTED without LMN_ENGINE_PROFILE. */

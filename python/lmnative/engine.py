@@ -367,9 +367,10 @@ class Engine:
 
     def profile(self) -> list[ProfileEntry]:
         """Where the time of steps went: for each kind of step the operators of the model in their order, before them
-        "team" "start" (setting the other threads going), then "engine" "schedule", "prepare", "run", "sample" and
-        "deliver", of which "run" holds "team" "start" and all operators. An operator takes run_ns + wait_ns. Each
-        figure is exact; together they are not one moment. UnsupportedError if `profile` was off."""
+        "team" "start" (setting the other threads going; on a GPU, sending it the inputs), then "engine" "schedule",
+        "prepare", "run", "sample" and "deliver", of which "run" holds "team" "start" and all operators. An operator
+        takes run_ns + wait_ns, on a GPU by the GPU's clock, each by itself. Each figure is exact; together they are not
+        one moment. UnsupportedError if `profile` was off."""
         names = ProfileEntry.__slots__
         return [ProfileEntry(**dict(zip(names, entry, strict=True))) for entry in self._handle.profile()]
 

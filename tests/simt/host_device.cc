@@ -2,6 +2,7 @@
 #include "host_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -24,6 +25,11 @@ using Work = std::vector<std::function<void()>>;
 class HostRecording final : public lmn::Recording {
  public:
   Work work;
+};
+
+class HostEvent final : public lmn::Event {
+ public:
+  std::chrono::steady_clock::time_point at;
 };
 
 // What streams and device share.
@@ -93,6 +99,20 @@ class TestStream final : public lmn::Stream {
     LMN_RETURN_IF_ERROR(shared_.check());
     stream_.synchronize();
     return shared_.finish();
+  }
+  Result<std::unique_ptr<lmn::Event>> create_event() override {
+    return std::unique_ptr<lmn::Event>(std::make_unique<HostEvent>());
+  }
+  Status mark(lmn::Event& event) override {
+    LMN_RETURN_IF_ERROR(shared_.check());
+    auto& moment = static_cast<HostEvent&>(event);
+    stream_.push([&moment] { moment.at = std::chrono::steady_clock::now(); });
+    return {};
+  }
+  Result<int64_t> elapsed_ns(const lmn::Event& from, const lmn::Event& to) override {
+    LMN_RETURN_IF_ERROR(shared_.check());
+    const auto time = static_cast<const HostEvent&>(to).at - static_cast<const HostEvent&>(from).at;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
   }
   Status begin_recording() override {
     LMN_RETURN_IF_ERROR(shared_.check());

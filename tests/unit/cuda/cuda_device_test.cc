@@ -50,6 +50,18 @@ void use_device(Device& device, CUcontext before) {
     ASSERT_OK(stream);
     as_before();
     Stream& s = **stream;
+    auto first = s.create_event(), second = s.create_event();
+    ASSERT_OK(first);
+    ASSERT_OK(second);
+    as_before();
+    EXPECT(!s.elapsed_ns(**first, **second).ok());  // neither was marked
+    ASSERT_OK(s.mark(**first));
+    ASSERT_OK(s.mark(**second));
+    as_before();
+    const auto time = s.elapsed_ns(**first, **second);
+    ASSERT_OK(time);
+    EXPECT_EQ(*time, int64_t{976});  // of the fake: 1/1024 ms
+    as_before();
     ASSERT_OK(s.begin_recording());
     as_before();
     ASSERT_OK(s.copy_from_host(*data, text, 8));

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +14,7 @@ struct CUctx_st {
 };
 struct FakeObject {
   CUcontext context;
+  int64_t marked = 0;  // of an event: how many there were before, from 1
 };
 
 namespace {
@@ -20,6 +22,7 @@ namespace {
 constexpr int kDevices = 3;
 CUctx_st contexts[kDevices] = {{0}, {1}, {2}};
 fake_cuda::Fake state;
+int64_t marks = 0;  // events take 1/1024 ms from one to the next
 thread_local std::vector<CUcontext> stack;
 
 // The context of a call of the runtime.
@@ -37,7 +40,7 @@ cudaError_t use(const char* function, const FakeObject* object) {
 }
 template <typename T>
 cudaError_t make(T** object) {
-  *object = new FakeObject{use_context()};
+  *object = new FakeObject{use_context(), 0};
   ++state.objects;
   return cudaSuccess;
 }
@@ -193,6 +196,18 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_stride, const void* from, size
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return make(stream); }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return destroy(__func__, stream); }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return use(__func__, stream); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return make(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return destroy(__func__, event); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (use(__func__, event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
+  event->marked = ++marks;
+  return use(__func__, stream);
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  if (from->marked == 0 || to->marked == 0) return cudaErrorInvalidResourceHandle;
+  *ms = static_cast<float>(to->marked - from->marked) / 1024;
+  return use(__func__, from);
+}
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return use(__func__, stream);
 }

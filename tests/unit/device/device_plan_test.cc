@@ -83,6 +83,40 @@ TEST(block_tables_are_sent_as_far_as_a_step_reads_them) {
   EXPECT_EQ(simt_tests::take_fault(), std::string());
 }
 
+// A profile is measured by the device: one wait for the whole step, the same results.
+TEST(a_profiled_run_measures_every_stage_and_waits_once) {
+  const auto device = simt_tests::make_host_device();
+  const TinySpec spec = quantised_spec();
+  const models::LanguageModel model = load(TinyModel(spec));
+  const std::vector<int32_t> tokens = some_tokens(spec.vocab);
+  auto team = make_team(1);
+  auto plan =
+      make_plan(optimized_for(model.graph, *device), *device, *team, plan_options(kTokens, kPages));
+  const std::vector<float> plain = score(*plan, *team, kPages, spec.vocab, tokens, kTokens);
+  const int64_t waits = device->counters().waits;
+  EXPECT(same_bits(score(*plan, *team, kPages, spec.vocab, tokens, kTokens), plain));
+  const int64_t plain_waits = device->counters().waits - waits;
+
+  plan->set_profiles(2);
+  plan->select_profile(1);
+  const int64_t begin = parallel::now_ns();
+  EXPECT(same_bits(score(*plan, *team, kPages, spec.vocab, tokens, kTokens), plain));
+  const int64_t took = parallel::now_ns() - begin;
+  EXPECT_EQ(device->counters().waits - waits, 2 * plain_waits + 1);
+  const std::vector<plan::ProfileEntry> entries = plan->profile(1);
+  ASSERT(entries.size() > 10);
+  EXPECT_EQ(std::string(entries.front().name), "start");
+  int64_t sum = 0, linears = 0;
+  for (const plan::ProfileEntry& entry : entries) {
+    EXPECT(entry.calls == 1 || entry.calls == 0);  // 0: the stage before does its work
+    EXPECT(entry.run_ns >= 0);
+    sum += entry.run_ns;
+    if (entry.op == "linear") linears += entry.run_ns;
+  }
+  EXPECT(linears > 0 && sum <= took);
+  for (const plan::ProfileEntry& entry : plan->profile(0)) EXPECT_EQ(entry.calls, int64_t{0});
+}
+
 // Staged through page-locked memory, two buffers a member, the weights are what they are when they
 // are packed in place.
 TEST(weights_reach_the_device_through_staging) {

@@ -55,7 +55,7 @@ std::vector<float> score(Engine& engine, const std::vector<int32_t>& prompt, int
   options.logits = rows.data();
   options.logits_rows = static_cast<int64_t>(prompt.size());
   const auto request = must_submit(engine, std::move(options));
-  const Status status = request->wait(20'000'000'000);
+  const Status status = request->wait(kHangs);
   EXPECT(status.ok());
   Chunk chunk_out;
   EXPECT(request->next(0, &chunk_out).ok());
@@ -93,7 +93,7 @@ TEST(generating_gives_the_logits_of_scoring) {
   std::vector<int32_t> sequence = prompt;
   for (;;) {
     Chunk chunk;
-    ASSERT_OK(request->next(20'000'000'000, &chunk));
+    ASSERT_OK(request->next(kHangs, &chunk));
     if (!chunk.token_ids.empty())
       EXPECT(chunk.logits == rows.data() + (sequence.size() - prompt.size()) * size_t(kFakeVocab));
     sequence.insert(sequence.end(), chunk.token_ids.begin(), chunk.token_ids.end());
@@ -188,7 +188,7 @@ TEST(logprobs_are_delivered_with_their_tokens) {
   const auto request = must_submit(*engine.engine, std::move(options));
   for (;;) {
     Chunk chunk;
-    ASSERT_OK(request->next(20'000'000'000, &chunk));
+    ASSERT_OK(request->next(kHangs, &chunk));
     ASSERT(chunk.logprobs.size() == chunk.token_ids.size() &&
            chunk.top_ids.size() == 3 * chunk.token_ids.size() &&
            chunk.top_logprobs.size() == chunk.top_ids.size());

@@ -307,11 +307,14 @@ struct Answer {
   int32_t stop_index = -1;
   Status status;
 };
+// ns. What takes longer hangs; a machine of tests may give a process a tenth of a core.
+constexpr int64_t kHangs = 120'000'000'000;
+
 inline Answer collect(Request& request) {
   Answer answer;
   for (;;) {
     Chunk chunk;
-    answer.status = request.next(20'000'000'000, &chunk);
+    answer.status = request.next(kHangs, &chunk);
     if (!answer.status.ok()) return answer;
     answer.tokens.insert(answer.tokens.end(), chunk.token_ids.begin(), chunk.token_ids.end());
     answer.logprobs.insert(answer.logprobs.end(), chunk.logprobs.begin(), chunk.logprobs.end());

@@ -59,6 +59,7 @@ using cudaStream_t = FakeObject*;
 using cudaMemPool_t = FakeObject*;
 using cudaGraph_t = FakeObject*;
 using cudaGraphExec_t = FakeObject*;
+using cudaEvent_t = FakeObject*;
 struct cudaMemPoolProps {
   cudaMemAllocationType allocType;
   struct {
@@ -99,6 +100,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_stride, const void* from, size
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
