@@ -15,7 +15,10 @@ namespace {
 constexpr size_t kMaxRecordings = 64;
 // After one for which there was no room: an attempt takes as long as some steps.
 constexpr int64_t kStepsWithoutTrying = 1000;
-// Below, attention has one split of the context in any case (cuda/kernels/attention).
+// The least that a recording is made for: a device's unit of work along the context, below which a
+// step costs the same. Any figure is correct, as the context is a bound: larger than the unit,
+// short steps queue more than they need; smaller, they need more recordings. So the engine has a
+// figure of its own and asks no device. A test holds it to the splits of cuda/kernels/attention.
 constexpr int64_t kShortestContext = 128;
 
 enum class Draw : uint8_t { kNothing, kGreedy, kAny };

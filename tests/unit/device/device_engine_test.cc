@@ -2,6 +2,7 @@
 //
 // An engine on a device: the same tokens alone, together, in chunks, preempted, with a prefix
 // cache, from recordings and without; a device that fails ends its requests and not the process.
+#include "cuda/kernels/launchers.h"
 #include "device_fixture.h"
 #include "engine/fake_model.h"
 #include "executor.h"
@@ -132,6 +133,17 @@ TEST(recordings_serve_the_next_larger_step) {
   EXPECT_EQ(engine::recorded_context(1), 128);
   EXPECT_EQ(engine::recorded_context(128), 128);
   EXPECT_EQ(engine::recorded_context(129), 256);
+}
+
+// What device_runner.cc says of its shortest context.
+TEST(the_shortest_recording_is_for_one_split_of_attention) {
+  const auto bytes = [](int64_t context) {
+    return cuda::kernel_table().workspace_bytes(
+        {.rows = 1, .heads = 4, .head_dim = 64, .context = context});
+  };
+  const int64_t shortest = engine::recorded_context(1);
+  EXPECT_EQ(bytes(shortest), bytes(1));
+  EXPECT(bytes(shortest + 1) > bytes(shortest));
 }
 
 // An answer of 300 tokens, beside which others begin and end: rows change, and the longest context.
