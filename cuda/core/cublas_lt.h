@@ -55,5 +55,6 @@ std::string folder_of_wheels();
 
 // LaunchQueue::failure of a product that the library refused: its cublasStatus_t, negative.
 constexpr int32_t failure_of_status(int status) { return -status; }
+constexpr int status_of_failure(int32_t failure) { return -failure; }
 
 }  // namespace lmn::cuda

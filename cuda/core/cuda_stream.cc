@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/core/cuda_stream.h"
 
+#include <cuda_runtime.h>
+
 #if defined(LMN_CUDA_NVTX)
 #include <nvtx3/nvToolsExt.h>
 #endif
@@ -151,10 +153,10 @@ class CudaStream final : public Stream {
   bool overlaps_kernels() const override { return overlaps_; }
   void* handle() override { return stream_; }
   Status launch_error(int32_t failure) override {
-    if (failure < 0) {  // failure_of_status()
+    if (failure < 0) {
       LMN_RETURN_IF_ERROR(health_.check());
       return error(Code::kInternal, "device cuda:%d: starting a product: cuBLASLt gives status %d",
-                   ordinal_, -failure);
+                   ordinal_, status_of_failure(failure));
     }
     return health_.map(static_cast<cudaError_t>(failure), "starting a kernel");
   }

@@ -3,8 +3,6 @@
 // Stream over a cudaStream_t, and recordings over CUDA graphs.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <memory>
 
 #include "core/device.h"
