@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests of the CUDA device, which have the label cuda: its kernels on the CPU (cmake/simt.cmake) and, where nvcc has compiled
-# them, on the first device that there is (conformance_cuda, skipped where there is none), and what they use of it:
+# them, on the first device that there is (conformance_cuda, tensor_cuda, skipped where there is none), and what they use of it:
 # cuda_budget compares with cuda_budget.txt; the target cuda_resources prints a table, cuda_budget_update writes the file anew.
 # The target cuda_tests builds what these tests run.
 add_custom_target(cuda_tests)
@@ -21,7 +21,15 @@ target_include_directories(conformance_cuda PRIVATE tests/conformance)
 target_link_libraries(conformance_cuda PRIVATE lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_ops lmn_test_flags
                       Threads::Threads)
 add_test(NAME conformance_cuda COMMAND conformance_cuda)
-set_tests_properties(conformance_cuda PROPERTIES LABELS cuda SKIP_RETURN_CODE 77)
+# Those of simt_tests that know nothing of the executor (tests/unit/simt/test_device.h).
+file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/tensor_*_test.cc)
+list(APPEND sources tests/unit/simt/sampling_test.cc tests/unit/simt/program_test.cc tests/unit/simt/test_device_cuda.cc)
+add_executable(tensor_cuda EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
+target_include_directories(tensor_cuda PRIVATE tests/unit)
+target_link_libraries(tensor_cuda PRIVATE lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu lmn_text
+                      lmn_graph lmn_plan lmn_engine lmn_test_flags Threads::Threads)
+add_test(NAME tensor_cuda COMMAND tensor_cuda)
+set_tests_properties(conformance_cuda tensor_cuda PROPERTIES LABELS cuda SKIP_RETURN_CODE 77)
 
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 set(resources ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/cuda_resources.py
@@ -31,4 +39,4 @@ add_test(NAME cuda_budget COMMAND ${resources} --check ${budget})
 set_tests_properties(cuda_budget PROPERTIES LABELS cuda SKIP_RETURN_CODE 77)
 add_custom_target(cuda_resources COMMAND ${resources} DEPENDS lmn_cuda_kernels VERBATIM)
 add_custom_target(cuda_budget_update COMMAND ${resources} --update ${budget} DEPENDS lmn_cuda_kernels VERBATIM)
-add_dependencies(cuda_tests conformance_cuda lmn_cuda_kernels)
+add_dependencies(cuda_tests conformance_cuda tensor_cuda lmn_cuda_kernels)

@@ -63,6 +63,7 @@ endif()
 # simt_tests: what conformance has no cases for.
 if(TARGET lmn_engine)
   file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc tests/unit/simt/*_kernels.cc)
+  list(APPEND sources tests/unit/simt/test_device_simt.cc)
   if(NOT LMN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(tests/unit/simt/faulty_kernels.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
       COMPILE_OPTIONS "-O1;-fsanitize=thread;--param;tsan-instrument-func-entry-exit=0")

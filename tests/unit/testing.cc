@@ -69,6 +69,10 @@ std::string default_model_path() {
 
 int main(int argc, char** argv) {
   using namespace testing;
+  if (argc > 1 && std::strcmp(argv[1], "--list") == 0) {
+    for (const Case& test : cases()) std::puts(test.name);
+    return 0;
+  }
   int passed = 0, failed = 0, skipped = 0;
   for (const Case& test : cases()) {
     if (argc > 1 && std::strstr(test.name, argv[1]) == nullptr) continue;

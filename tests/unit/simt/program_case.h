@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A graph as a program on the executor's device and as one on the CPU, which must agree.
+// A graph as a program on a device with the CUDA device's kernels and as one on the CPU, which must
+// agree.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "host_device.h"
 #include "plan/program/program.h"
 #include "tensor_case.h"
 
@@ -22,12 +22,14 @@ inline graph::ValueId node(graph::Graph* g, graph::Op op, std::vector<graph::Val
 }
 
 inline Tensor dense(DType dtype, const Shape& shape, const std::vector<float>& values) {
-  Tensor tensor{dtype, shape, nullptr, nullptr};
-  auto memory = guarded(static_cast<size_t>(shape.elements() * info(dtype).block_bytes) + 1);
-  tensor.data = memory.get();
-  tensor.owner = std::move(memory);
+  const Tensor tensor = allocate_tensor(dtype, shape);
   for (size_t i = 0; i < values.size(); ++i) set_number(tensor, static_cast<int64_t>(i), values[i]);
   return tensor;
+}
+inline graph::ValueId matrix(graph::Graph* g, int64_t rows, int64_t columns, uint32_t seed) {
+  return g->add_constant(
+      "w" + std::to_string(seed),
+      dense(DType::kF32, {rows, columns}, some_numbers(rows * columns, seed, 0.5f)));
 }
 inline ops::RuntimeValue value(DType dtype, const Shape& shape, const std::vector<float>& values) {
   ops::RuntimeValue out;
@@ -42,16 +44,14 @@ inline std::vector<float> numbers_of(const ops::RuntimeValue& v) {
 }
 
 struct Both {
-  std::shared_ptr<HostDevice> device;
   std::unique_ptr<plan::Program> on_device, on_host;
 
   explicit Both(const graph::Graph& g, plan::ProgramOptions options = {},
-                const HostDeviceOptions& device_options = {})
-      : device(make_host_device(device_options)) {
+                std::shared_ptr<Device> device = test_device()) {
     auto host = plan::Program::create(g, *cpu::create_cpu_device(""), options);
     ASSERT_OK(host);
     on_host = std::move(*host);
-    options.accelerator = device;
+    options.accelerator = std::move(device);
     auto other = plan::Program::create(g, *cpu::create_cpu_device(""), options);
     ASSERT_OK(other);
     on_device = std::move(*other);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sampling on the device (cuda/kernels/sampling), run by the executor, against engine::Sampler on
-// the same rows: the same token, or the same logit that is not finite, every time.
+// Sampling on the device (cuda/kernels/sampling) against engine::Sampler on the same rows: the same
+// token, or the same logit that is not finite, every time.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,33 +14,12 @@
 #include "engine/logits_row.h"
 #include "engine/philox.h"
 #include "engine/sampler.h"
-#include "executor.h"
-#include "guarded_heap.h"
-#include "testing.h"
+#include "test_device.h"
 
 namespace lmn::cuda {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-// Device memory that knows its end.
-template <typename T>
-class Guarded {
- public:
-  explicit Guarded(size_t count)
-      : data_(static_cast<T*>(simt_tests::guarded_allocate(count * sizeof(T)))), size_(count) {}
-  explicit Guarded(const std::vector<T>& from) : Guarded(from.size()) {
-    std::memcpy(static_cast<void*>(data_), from.data(), size_ * sizeof(T));
-  }
-  ~Guarded() { simt_tests::guarded_free(data_); }
-  Guarded(const Guarded&) = delete;
-  T* data() { return data_; }
-  T& operator[](size_t i) { return data_[i]; }
-
- private:
-  T* data_;
-  size_t size_;
-};
 
 struct Case {
   std::vector<std::vector<float>> rows;  // of one length
@@ -52,30 +31,28 @@ int64_t compared = 0;
 // The rows' distance from each other in memory is more than their length.
 void check(const Case& c, int32_t gap = 3) {
   const size_t vocab = c.rows.front().size(), stride = vocab + size_t(gap);
-  Guarded<float> logits(stride * (c.rows.size() - 1) + vocab);
+  std::vector<float> logits(stride * (c.rows.size() - 1) + vocab, std::nanf(""));
   for (size_t r = 0; r < c.rows.size(); ++r)
-    std::memcpy(logits.data() + r * stride, c.rows[r].data(), vocab * sizeof(float));
-  Guarded<SampleRow> samples(c.samples);
-  Guarded<SampleChoice> choices(c.samples.size());
+    std::copy(c.rows[r].begin(), c.rows[r].end(), logits.begin() + int64_t(r * stride));
+  const SampleChoice untouched{-7, -8, 9};
+  std::vector<SampleChoice> choices(c.samples.size(), untouched);
+  simt_tests::DeviceRun device(simt_tests::test_device());
   const auto rows = static_cast<int64_t>(c.samples.size());
-  Guarded<std::byte> workspace(sample_bytes(rows, int64_t(vocab)));
   ops::SampleArgs args{};
   args.rows = rows;
-  args.logits = logits.data();
+  args.logits = device.upload(logits);
   args.stride = int64_t(stride);
   args.vocab = int64_t(vocab);
-  args.samples = samples.data();
-  args.choices = choices.data();
-  args.workspace = workspace.data();
+  args.samples = device.upload(c.samples);
+  args.choices = device.upload(choices);
+  args.workspace = device.allocate(sample_bytes(rows, int64_t(vocab)));
   args.greedy = std::all_of(c.samples.begin(), c.samples.end(),
                             [](const SampleRow& how) { return how.scale == 0; });
-  const SampleChoice untouched{-7, -8, 9};
-  for (size_t i = 0; i < c.samples.size(); ++i) choices[i] = untouched;
-  ops::LaunchQueue queue;
-  const int64_t launches = simt_tests::launches();
-  launch_op(args, queue);
-  EXPECT_EQ(simt_tests::take_fault(), std::string());
-  EXPECT_EQ(simt_tests::launches() - launches, args.greedy ? 2 : 3);
+  const auto launches = simt_tests::counted_launches();
+  ASSERT_OK(device.run([&](ops::LaunchQueue* queue) { launch_op(args, *queue); },
+                       device.multiprocessors()));
+  if (launches) EXPECT_EQ(*simt_tests::counted_launches() - *launches, args.greedy ? 2 : 3);
+  device.download(&choices, args.choices);
   memory::Ledger ledger;
   engine::Sampler sampler(static_cast<int32_t>(vocab), ledger);
   for (size_t i = 0; i < c.samples.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operator of tensor_ops.def on the CUDA device's kernels, run by the executor, against the
-// CPU's kernel for the same node. Operands lie in guarded memory.
+// One operator of tensor_ops.def on the CUDA device's kernels against the CPU's kernel for the same
+// node. Operands and results lie on the host, and are copied to the device and back.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,18 @@
 #include "core/float16.h"
 #include "cpu/cpu_device.h"
 #include "cuda/kernels/tensor/tensor_kernels.h"
-#include "executor.h"
-#include "guarded_heap.h"
 #include "ops/kernel.h"
-#include "testing.h"
+#include "test_device.h"
 
 namespace simt_tests {
 
 using namespace lmn;
 
-inline std::shared_ptr<std::byte> guarded(size_t bytes) {
-  return {static_cast<std::byte*>(guarded_allocate(bytes)), guarded_free};
+// On the host; all bits set, which is no number.
+inline Tensor allocate_tensor(DType dtype, const Shape& shape) {
+  const auto bytes = static_cast<size_t>(shape.elements() * info(dtype).block_bytes);
+  const auto memory = std::make_shared<std::vector<std::byte>>(bytes + 1, std::byte{0xFF});
+  return {dtype, shape, memory->data(), memory};
 }
 
 // Numbers from -1 to 1, the same for the same seed.
@@ -92,7 +93,7 @@ class DeviceCase {
   DeviceCase& in(const Shape& shape, const std::vector<T>& values, DType dtype = DType::kF32,
                  bool constant = false) {
     ASSERT(static_cast<int64_t>(values.size()) == shape.elements());
-    const Tensor tensor = allocate(dtype, shape);
+    const Tensor tensor = allocate_tensor(dtype, shape);
     for (size_t i = 0; i < values.size(); ++i)
       set_number(tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
     operands_.push_back({{dtype, shape}, true, constant ? tensor.data : nullptr});
@@ -143,23 +144,24 @@ class DeviceCase {
   // On both; what they give must agree.
   void check() {
     infer();
-    const auto device = cpu::create_cpu_device("");
-    ASSERT_OK(device);
-    const ops::TensorKernels& host = (*device)->kernels().tensor;
+    auto created = cpu::create_cpu_device("");
+    ASSERT_OK(created);
+    const std::shared_ptr<Device> host = *std::move(created);
+    const ops::TensorKernels& table = host->kernels().tensor;
     std::shared_ptr<const void> prepared;
-    ASSERT_OK(host.prepare(node(all_known(), nullptr), &prepared));
+    ASSERT_OK(table.prepare(node(all_known(), nullptr), &prepared));
     ops::TensorKernel reference;
-    ASSERT_OK(host.bind(node(all_known(), prepared.get()), types_, {}, &reference));
+    ASSERT_OK(table.bind(node(all_known(), prepared.get()), types_, {}, &reference));
     std::vector<Tensor> want;
-    const std::string want_failure = run(reference, false, -1, &want);
+    const std::string want_failure = run(host, reference, -1, &want);
     ops::TensorKernel kernel;
     ASSERT_OK(bind_on_device(&kernel));
-    failure_ = run(kernel, true, -1, &results_);
+    failure_ = run(test_device(), kernel, -1, &results_);
     EXPECT_EQ(failure_, want_failure);
     compare(results_, want);
     if (kernel.in_place < 0 || !failure_.empty()) return;
     std::vector<Tensor> in_place;
-    EXPECT_EQ(run(kernel, true, kernel.in_place, &in_place), "");
+    EXPECT_EQ(run(test_device(), kernel, kernel.in_place, &in_place), "");
     for (size_t i = 0; i < results_.size(); ++i)
       EXPECT(std::memcmp(in_place[i].data, results_[i].data, bytes(results_[i])) == 0);
   }
@@ -168,20 +170,13 @@ class DeviceCase {
     infer();
     ops::TensorKernel kernel;
     ASSERT_OK(bind_on_device(&kernel));
-    failure_ = run(kernel, true, -1, &results_);
+    failure_ = run(test_device(), kernel, -1, &results_);
   }
   const std::string& failure() const { return failure_; }
   const Tensor& result(int i = 0) const { return results_[static_cast<size_t>(i)]; }
   size_t result_bytes(int i = 0) const { return bytes(result(i)); }
 
  private:
-  static Tensor allocate(DType dtype, const Shape& shape) {
-    Tensor tensor{dtype, shape, nullptr, nullptr};
-    auto memory = guarded(bytes(tensor));
-    tensor.data = memory.get();
-    tensor.owner = std::move(memory);
-    return tensor;
-  }
   static size_t bytes(const Tensor& tensor) {
     return static_cast<size_t>(tensor.shape.elements()) * info(tensor.dtype).block_bytes;
   }
@@ -206,38 +201,47 @@ class DeviceCase {
     return table.bind(node(operands_, prepared.get()), types_, {multiprocessors_}, kernel);
   }
   // What the kernel reports. `in_place`: the input whose buffer output 0 takes over.
-  std::string run(const ops::TensorKernel& kernel, bool on_device, int in_place,
-                  std::vector<Tensor>* results) {
+  std::string run(const std::shared_ptr<Device>& device, const ops::TensorKernel& kernel,
+                  int in_place, std::vector<Tensor>* results) {
+    DeviceRun on(device);
     std::vector<std::byte*> values;
     std::vector<int32_t> inputs, outputs;
     for (const Tensor& tensor : inputs_) {
       inputs.push_back(tensor.data == nullptr ? -1 : static_cast<int32_t>(values.size()));
-      if (tensor.data != nullptr) values.push_back(tensor.data);
+      if (tensor.data != nullptr) values.push_back(on.upload(tensor.data, bytes(tensor)));
     }
     results->clear();
     for (const ops::TensorType& type : types_) {
-      results->push_back(allocate(type.dtype, type.shape));
+      results->push_back(allocate_tensor(type.dtype, type.shape));
       outputs.push_back(static_cast<int32_t>(values.size()));
-      values.push_back(results->back().data);
+      values.push_back(on.upload(results->back().data, bytes(results->back())));
     }
     if (in_place >= 0) {
-      const Tensor& from = inputs_[static_cast<size_t>(in_place)];
-      ASSERT(bytes(from) == bytes(results->front()));
-      std::memcpy(results->front().data, from.data, bytes(from));
-      values[static_cast<size_t>(inputs[static_cast<size_t>(in_place)])] = results->front().data;
+      const auto from = static_cast<size_t>(in_place);
+      ASSERT(bytes(inputs_[from]) == bytes(results->front()));
+      values[static_cast<size_t>(outputs[0])] = values[static_cast<size_t>(inputs[from])];
     }
-    const auto failure = guarded(sizeof(std::atomic<const char*>));
-    auto* const word = new (failure.get()) std::atomic<const char*>(nullptr);
-    const auto scratch = guarded(kernel.scratch_bytes + 64);
-    ops::LaunchQueue queue;
-    queue.multiprocessors = multiprocessors_;
+    std::vector<std::atomic<const char*>> failure(1);
+    std::atomic<const char*>* const word = on.upload(failure);
     ops::Worker worker;
-    worker.scratch = scratch.get();
-    worker.queue = on_device ? &queue : nullptr;
-    kernel.run(kernel.state.get(), {values.data(), inputs, outputs, word}, worker);
-    EXPECT_EQ(queue.failure, 0);
-    EXPECT_EQ(take_fault(), "");
-    return word->load() == nullptr ? "" : word->load();
+    worker.scratch = on.allocate(kernel.scratch_bytes);
+    const auto queue_kernel = [&](ops::LaunchQueue* queue) {
+      worker.queue = queue;
+      kernel.run(kernel.state.get(), {values.data(), inputs, outputs, word}, worker);
+    };
+    if (const Status status = on.run(queue_kernel, multiprocessors_); !status.ok()) {
+      testing::report_failure(__FILE__, __LINE__, named(std::string(status.message())));
+      testing::stop_test();  // there is nothing to compare
+    }
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const Tensor& result = (*results)[o];
+      on.download(result.data, values[static_cast<size_t>(outputs[o])], bytes(result));
+    }
+    on.download(&failure, word);
+    return failure[0] == nullptr ? "" : failure[0].load();
+  }
+  std::string named(const std::string& what) const {
+    return std::string(ops::name(*op_)) + ": " + what;
   }
   void compare(const std::vector<Tensor>& have, const std::vector<Tensor>& want) {
     for (size_t o = 0; o < have.size(); ++o) {
@@ -250,10 +254,10 @@ class DeviceCase {
         const double a = number_at(have[o], i), b = number_at(want[o], i);
         if (a == b || (a != a && b != b)) continue;
         if (is_float && std::abs(a - b) <= absolute_ + (relative_ + unit) * std::abs(b)) continue;
-        testing::report_failure(__FILE__, __LINE__,
-                                std::string(ops::name(*op_)) + ": element " + std::to_string(i) +
-                                    " of output " + std::to_string(o) + " is " + testing::show(a) +
-                                    ", want " + testing::show(b));
+        testing::report_failure(
+            __FILE__, __LINE__,
+            named("element " + std::to_string(i) + " of output " + std::to_string(o) + " is " +
+                  testing::show(a) + ", want " + testing::show(b)));
         break;
       }
     }
