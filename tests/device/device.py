@@ -6,7 +6,7 @@ Steps, each with what it said and how long it took: build, conformance (every op
 tensor (operators of ONNX graphs, programs of them, sampling), golden (the default model against reference values) and
 exactness (same bits alone, in batches, in chunks, preempted), then the benchmark.
 A step that cannot be done is in the report with the reason. All together have LIMIT_S seconds; the exit code is 0 if
-nothing failed.
+nothing failed, 2 without a GPU or with wrong arguments, else 1.
 
 CMake 3.25, Ninja, pybind11, pytest, gguf and Boost's headers are taken from the machine, or from wheels in
 build/device-wheels, which are brought along (a machine with a network writes them):
@@ -20,6 +20,7 @@ alone are run.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -182,8 +183,28 @@ def tensor(report: Report) -> bool:
     return in_turn(report, "tensor", "tensor_cuda", listed.split())
 
 
+def report_path() -> Path:
+    parser = argparse.ArgumentParser(
+        prog="run.sh",
+        usage="%(prog)s [-h] [REPORT.json]",
+        description=__doc__.partition("\n")[2].replace("LIMIT_S", str(LIMIT_S)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "report",
+        nargs="?",
+        metavar="REPORT.json",
+        default=str(ROOT / "build" / "device.json"),
+        help="what is written (build/device.json); run.sh takes relative names from the repository on",
+    )
+    report = parser.parse_args().report
+    if not report or report.startswith("-"):
+        parser.error(f'"{report}" is no file to write')
+    return Path(report).resolve()
+
+
 def main() -> int:
-    report = Report(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "device.json").resolve())
+    report = Report(report_path())
     try:
         gpu = find_gpu()
     except RuntimeError as reason:
