@@ -98,6 +98,8 @@ if(TARGET lmn_engine AND TARGET lmn_models AND NOT LMN_SANITIZE)
   set(objects ${lmn_objects})  # one device for its kernels, and those who put the parts together not at all
   list(REMOVE_ITEM objects lmn_cuda lmn_cuda_kernels lmn_capi lmn_server)
   target_link_libraries(device_tests PRIVATE lmn_simt_kernels lmn_simt ${objects} lmn_test_flags Threads::Threads)
-  add_test(NAME unit_device COMMAND device_tests)
-  set_tests_properties(unit_device PROPERTIES LABELS cuda)
+  add_test(NAME unit_device COMMAND device_tests !golden)
+  add_test(NAME device_golden COMMAND device_tests golden)  # by itself, as it needs a model
+  set_tests_properties(unit_device device_golden PROPERTIES LABELS cuda)
+  set_tests_properties(device_golden PROPERTIES ENVIRONMENT ${lmn_golden} SKIP_REGULAR_EXPRESSION "SKIP ")
 endif()

@@ -5,6 +5,7 @@
 # sanitizer all of them are 250 MB. The archive is a thin one, which names the objects.
 set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_AR> qcT <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_APPEND "<CMAKE_AR> qT <TARGET> <LINK_FLAGS> <OBJECTS>")
+set(lmn_golden LMN_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden/smollm2_135m_q4_1.json)
 add_library(lmn_archive STATIC EXCLUDE_FROM_ALL)
 target_link_libraries(lmn_archive PUBLIC ${lmn_objects})
 foreach(room IN LISTS lmn_rooms)
@@ -17,6 +18,7 @@ foreach(room IN LISTS lmn_rooms)
   target_include_directories(${name} PRIVATE tests/unit cpp include)
   target_link_libraries(${name} PRIVATE lmn_archive lmn_test_flags Threads::Threads)
   add_test(NAME unit_${room} COMMAND ${name})
+  set_tests_properties(unit_${room} PROPERTIES ENVIRONMENT ${lmn_golden})
   list(APPEND lmn_test_executables ${name})
 endforeach()
 if(TARGET formats_tests)  # their two formats have the same words

@@ -37,10 +37,12 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name) {
 #if defined(LMN_HAS_CUDA)
   return cuda::create_cuda_device(ordinal);
 #else
-  return error(Code::kUnsupported,
-               "device %s: this library was built without CUDA (-DLMN_CUDA=ON, with a CUDA toolkit "
-               "of 12.4 or newer); use device \"cpu\"",
-               std::string(name).c_str());
+  return error(
+      Code::kUnsupported,
+      "device cuda:%d: this library was built without CUDA; build it with a CUDA toolkit of "
+      "12.4 or newer (pip install . --config-settings=cmake.define.LMN_CUDA=ON, or cmake "
+      "-DLMN_CUDA=ON), or use device \"cpu\"",
+      ordinal);
 #endif
 }
 

@@ -294,6 +294,7 @@ lmn_status lmn_engine_stats_get(const lmn_engine* engine, lmn_engine_stats* stat
     out.kv_pages = u64(now.kv_pages_total);
     out.kv_pages_used = u64(now.kv_pages_used);
     out.kv_page_tokens = u32(now.kv_page_tokens);
+    out.layers = u32(engine->built.layers);
     out.submitted = u64(now.submitted);
     out.finished = u64(now.finished);
     out.cancelled = u64(now.cancelled);
@@ -307,6 +308,7 @@ lmn_status lmn_engine_stats_get(const lmn_engine* engine, lmn_engine_stats* stat
     out.steps = u64(now.steps);
     out.load_ns = u64(engine->built.load_ns);
     out.max_sequences = u32(engine->built.max_sequences);
+    out.device_layers = u32(engine->built.device_layers);
     out.kv_pages_cached = u64(now.kv_pages_cached);
     out.queue_tokens = u64(now.queue_tokens);
     out.queue_bytes = u64(now.queue_bytes);

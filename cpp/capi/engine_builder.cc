@@ -201,6 +201,7 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   keep->host = std::move(placed.host);
   parts.runner = std::move(placed.runner);
   parts.kv_parts = std::move(placed.kv_parts);
+  const int32_t device_layers = parts.kv_parts.empty() ? 0 : parts.kv_parts.back().layers;
   language.graph = {};  // what it holds of the file
 
   BuiltEngine built;
@@ -221,6 +222,8 @@ Result<BuiltEngine> build_engine(std::shared_ptr<const Model> model, const Build
   built.model = std::move(model);
   built.queue_capacity = how.queue_capacity;
   built.max_sequences = sequences;
+  built.layers = static_cast<int32_t>(language.config.layers);
+  built.device_layers = device_layers;
   built.load_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
           .count();

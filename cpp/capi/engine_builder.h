@@ -52,6 +52,7 @@ struct BuiltEngine {
   int64_t load_ns = 0;
   int32_t queue_capacity = 0;
   int32_t max_sequences = 0;
+  int32_t layers = 0, device_layers = 0;  // of the model; those on its device
 };
 
 // Progress is stepped on the calling thread.

@@ -37,6 +37,8 @@ std::vector<Figure> figures(const lmn_engine_stats& s) {
           {"kv_pages_used", s.kv_pages_used},
           {"kv_pages_cached", s.kv_pages_cached},
           {"kv_page_tokens", s.kv_page_tokens},
+          {"layers", s.layers},
+          {"device_layers", s.device_layers},
           {"submitted", s.submitted},
           {"finished", s.finished},
           {"cancelled", s.cancelled},

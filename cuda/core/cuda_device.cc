@@ -214,6 +214,26 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+// Numbers, as not every toolkit names them all.
+const char* remedy_of(int code) {
+  switch (code) {
+    case 34:  // cudaErrorStubLibrary
+      return "the libcuda.so.1 that was found is the toolkit's stub for linking: take its folder out "
+             "of LD_LIBRARY_PATH";
+    case 802:  // cudaErrorSystemNotReady
+      return "machines with NVSwitch need their nvidia-fabricmanager of the driver's version: start "
+             "it";
+    case 803:  // cudaErrorSystemDriverMismatch
+      return "the driver's library and its kernel module are of different versions: start the "
+             "machine again";
+    case 804:  // cudaErrorCompatNotSupportedOnDevice
+      return "this GPU does not take a library of cuda-compat: take its folder out of "
+             "LD_LIBRARY_PATH";
+    default:
+      return "nvidia-smi and the kernel's log tell more";
+  }
+}
+
 // Why there is no device, in the words of somebody who can change it.
 Status no_device(cudaError_t code, int ordinal) {
   int driver = 0, runtime = 0;
@@ -222,14 +242,15 @@ Status no_device(cudaError_t code, int ordinal) {
   (void)cudaGetLastError();
   if (driver == 0) {
     return error(Code::kUnsupported,
-                 "device cuda:%d: no NVIDIA driver (libcuda.so.1) on this machine; install one for "
-                 "CUDA %s or newer, or use device \"cpu\"",
+                 "device cuda:%d: no NVIDIA driver that can be loaded (libcuda.so.1) on this "
+                 "machine; install one for CUDA %s or newer, or use device \"cpu\"",
                  ordinal, version_text(runtime / 1000 * 1000).c_str());
   }
   if (code == cudaErrorInsufficientDriver) {
     return error(Code::kUnsupported,
                  "device cuda:%d: the NVIDIA driver is made for CUDA %s, this library needs %s; "
-                 "install a newer driver, or use device \"cpu\"",
+                 "install a newer driver, build the library with an older toolkit (12.4 or newer), "
+                 "or use device \"cpu\"",
                  ordinal, version_text(driver).c_str(), version_text(runtime).c_str());
   }
   if (code == cudaErrorNoDevice) {
@@ -238,8 +259,8 @@ Status no_device(cudaError_t code, int ordinal) {
                  "use device \"cpu\"",
                  ordinal, std::getenv("CUDA_VISIBLE_DEVICES") == nullptr ? "not set" : "set");
   }
-  return error(Code::kUnsupported, "device cuda:%d: %s (%s)", ordinal, cudaGetErrorString(code),
-               cudaGetErrorName(code));
+  return error(Code::kInternal, "device cuda:%d cannot be used: %s (%s); %s, or use device \"cpu\"",
+               ordinal, cudaGetErrorString(code), cudaGetErrorName(code), remedy_of(code));
 }
 
 }  // namespace

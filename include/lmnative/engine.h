@@ -75,14 +75,17 @@ typedef struct lmn_engine_options {
    */
   uint32_t activation_bits;
   /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA device or
-   * the N-th, from 0, of those that CUDA shows to the process. Read during create. Results are
-   * reproducible on each kind of device; between kinds they differ in the last bits. */
+   * the N-th, from 0, of those that CUDA shows to the process. Read during create. Layers that
+   * do not fit into its memory run on the CPU (device_layers of lmn_engine_stats). Results are
+   * reproducible on each kind of device; between kinds they differ in the last bits where
+   * activation_bits is the same, which by default it is not. */
   const char *device;
 } lmn_engine_options;
 
 /* Builds an engine for `model`, which it keeps alive. LMN_UNSUPPORTED names an architecture, tensor
  * type or option that this version lacks, or says why there is no such device (library built
- * without, no driver, a driver or a device that is too old); LMN_IO_ERROR a model file that changed
+ * without, no driver, a driver or a device that is too old); LMN_INTERNAL what is wrong with a
+ * device that is there and cannot be used; LMN_IO_ERROR a model file that changed
  * since it was opened; LMN_OUT_OF_MEMORY how much it needs (weights, activations, KV cache), how
  * much memory there is to this process, and what lowers the need. */
 LMN_API lmn_status lmn_engine_create(const lmn_model *model, const lmn_engine_options *options,
@@ -255,7 +258,7 @@ typedef struct lmn_engine_stats {
   uint64_t kv_pages;
   uint64_t kv_pages_used;
   uint32_t kv_page_tokens;
-  uint32_t reserved;
+  uint32_t layers;    /* of the model; 0: a null model has none */
   uint64_t submitted; /* since create; so below */
   uint64_t finished;
   uint64_t cancelled;
@@ -266,7 +269,8 @@ typedef struct lmn_engine_stats {
   uint64_t steps;
   uint64_t load_ns; /* what lmn_engine_create took */
   uint32_t max_sequences;
-  uint32_t reserved2;
+  uint32_t device_layers;   /* so many of `layers`, the last ones, run on lmn_engine_options.device,
+                               the others on the CPU */
   uint64_t kv_pages_cached; /* held by the prefix cache alone; counted neither as used nor free */
   uint64_t queue_tokens;    /* prompt tokens that wait */
   uint64_t queue_bytes;     /* of live requests' buffers */

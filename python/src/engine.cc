@@ -268,6 +268,8 @@ class Engine {
     result["kv_pages"] = stats.kv_pages;
     result["kv_pages_used"] = stats.kv_pages_used;
     result["kv_page_tokens"] = stats.kv_page_tokens;
+    result["layers"] = stats.layers;
+    result["device_layers"] = stats.device_layers;
     result["submitted"] = stats.submitted;
     result["finished"] = stats.finished;
     result["cancelled"] = stats.cancelled;

@@ -86,6 +86,13 @@ constinit ManagedHeap heap;
   std::_Exit(kSkipped);
 }
 
+// A device that is there and cannot be used.
+[[noreturn]] void fail(const std::string& reason) {
+  std::printf("FAIL conformance_cuda: %s\n", reason.c_str());
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
 }  // namespace
 
 void* operator new(size_t bytes) { return heap.allocate(bytes); }
@@ -98,13 +105,15 @@ std::vector<Target> targets() {
   // Stays to the end, as the table of its kernels does.
   static std::unique_ptr<lmn::Device>* const device = [] {
     lmn::Result<std::unique_ptr<lmn::Device>> created = lmn::cuda::create_cuda_device(0);
-    if (!created.ok()) skip(std::string(created.status().message()));
+    if (created.status().code() == lmn::Code::kUnsupported)
+      skip(std::string(created.status().message()));
+    if (!created.ok()) fail(std::string(created.status().message()));
     int concurrent = 0;
     (void)cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, 0);
     if (concurrent == 0) skip("the device does not share managed memory with a running host");
     void* region = nullptr;
     const cudaError_t code = cudaMallocManaged(&region, kRegionBytes);
-    if (code != cudaSuccess) skip(std::string("no managed memory: ") + cudaGetErrorString(code));
+    if (code != cudaSuccess) fail(std::string("no managed memory: ") + cudaGetErrorString(code));
     heap.use(region);
     return new std::unique_ptr<lmn::Device>(*std::move(created));
   }();

@@ -64,7 +64,7 @@ class TestWithCuda:
     @pytest.mark.skipif(has_driver(), reason="this machine has an NVIDIA driver")
     def test_no_driver(self, model_path):
         for model in ("null:", model_path):
-            with pytest.raises(lmnative.UnsupportedError, match='cuda:2: no NVIDIA driver.*use device "cpu"'):
+            with pytest.raises(lmnative.UnsupportedError, match='cuda:2: no NVIDIA driver.*libcuda.*use device "cpu"'):
                 lmnative.LLM(model, device="cuda:2")
 
     def test_what_a_driver_says(self, tmp_path):
@@ -81,5 +81,14 @@ class TestWithCuda:
         assert old.startswith(
             "UnsupportedError device cuda:1: the NVIDIA driver is made for CUDA 11.4, this library needs "
         )
-        assert "install a newer driver" in old
+        assert "install a newer driver" in old and "older toolkit" in old
+        for code, remedy in (
+            ("34", "stub"),
+            ("802", "fabricmanager"),
+            ("803", "start the machine again"),
+            ("999", "smi"),
+        ):
+            broken = open_elsewhere("cuda", LD_LIBRARY_PATH=library, FAKE_CUDA_INIT=code)
+            assert broken.startswith("InternalError device cuda:0 cannot be used: "), broken
+            assert remedy in broken and 'use device "cpu"' in broken
         assert open_elsewhere("cpu", LD_LIBRARY_PATH=library) == "opened\n"

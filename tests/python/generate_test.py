@@ -268,6 +268,7 @@ def test_stats(llm):
     assert after["generated_tokens"] == before["generated_tokens"] + 3
     assert after["waiting"] == after["running"] == 0
     assert after["load_ns"] > 0
+    assert after["layers"] == after["device_layers"] == 30
 
 
 def test_options_of_the_llm(model_path):

@@ -65,6 +65,12 @@ std::string default_model_path() {
   return result;
 }
 
+// By a part of the name; behind "!", by one that it has not.
+static bool is_wanted(const char* name, const char* filter) {
+  const bool without = filter[0] == '!';
+  return (std::strstr(name, filter + (without ? 1 : 0)) == nullptr) == without;
+}
+
 }  // namespace testing
 
 int main(int argc, char** argv) {
@@ -75,7 +81,7 @@ int main(int argc, char** argv) {
   }
   int passed = 0, failed = 0, skipped = 0;
   for (const Case& test : cases()) {
-    if (argc > 1 && std::strstr(test.name, argv[1]) == nullptr) continue;
+    if (argc > 1 && !is_wanted(test.name, argv[1])) continue;
     failures_in_test = 0;
     bool was_skipped = false;
     const auto start = std::chrono::steady_clock::now();
