@@ -166,8 +166,10 @@ class Engine:
         kv_type: Element type of the KV cache: "f16" (default), "f32", or "q8_0", which takes half the memory of f16,
             and less time where reading it takes long (many threads, long contexts). Keys and values are then rounded to
             8 bits in blocks of 32, which moves the logits of SmolLM2-135M by 0.05 to 0.09 (root mean square).
-        device: Where the model runs: "cpu" (default), "cuda", or "cuda:N", the N-th NVIDIA device from 0. Results are
-            reproducible on each kind of device; between kinds they differ in the last bits.
+        device: Where the model runs: "cpu" (default), "cuda", or "cuda:N", the N-th NVIDIA device from 0. Layers that
+            do not fit into its memory run on the CPU (`stats()["device_layers"]`). Results are reproducible on each
+            kind of device; between kinds they differ in the last bits where `activation_bits` is the same, which by
+            default it is not.
         read_mode, progress: As for Model.
 
     Raises:
@@ -340,8 +342,8 @@ class Engine:
     def stats(self) -> dict[str, int]:
         """The engine's sizes, what waits and runs now, and counters since it was created. Names as in lmn_engine_stats:
         threads, context_tokens, layers (of the model), device_layers (of those on `device`; the others are on the CPU),
-        waiting, running, kv_pages, kv_pages_used, kv_pages_cached, submitted, finished, cancelled, failed, rejected (and
-        rejected_queue, … by reason), prompt_tokens, generated_tokens, steps, prefix_hit_tokens, preemptions and more.
+        waiting, running, kv_pages, kv_pages_used, kv_pages_cached, submitted, finished, cancelled, failed, rejected
+        (and rejected_queue, … by reason), prompt_tokens, generated_tokens, steps, prefix_hit_tokens, preemptions and more.
         Each figure is exact; together they are not one moment."""
         return self._handle.stats()
 
