@@ -343,8 +343,8 @@ class Engine:
         """The engine's sizes, what waits and runs now, and counters since it was created. Names as in lmn_engine_stats:
         threads, context_tokens, layers (of the model), device_layers (of those on `device`; the others are on the CPU),
         waiting, running, kv_pages, kv_pages_used, kv_pages_cached, submitted, finished, cancelled, failed, rejected
-        (and rejected_queue, … by reason), prompt_tokens, generated_tokens, steps, prefix_hit_tokens, preemptions and more.
-        Each figure is exact; together they are not one moment."""
+        (and rejected_queue, … by reason), prompt_tokens, generated_tokens, steps, prefix_hit_tokens, preemptions and
+        more. Each figure is exact; together they are not one moment."""
         return self._handle.stats()
 
     def histograms(self) -> dict[str, Histogram]:
