@@ -74,9 +74,9 @@ typedef struct lmn_engine_options {
    * dotprod. Others, as Q6_K, get 16 bits always; float weights are not affected.
    */
   uint32_t activation_bits;
-  /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA device or
-   * the N-th, from 0, of those that CUDA shows to the process. Read during create. Layers that
-   * do not fit into its memory run on the CPU (device_layers of lmn_engine_stats). Results are
+  /* Where the model runs: "cpu", which NULL and "" are too; "cuda" or "cuda:N", the first NVIDIA
+   * device or the N-th, from 0, of those that CUDA shows to the process. Read during create. Layers
+   * that do not fit into its memory run on the CPU (device_layers of lmn_engine_stats). Results are
    * reproducible on each kind of device; between kinds they differ in the last bits where
    * activation_bits is the same, which by default it is not. */
   const char *device;
@@ -85,9 +85,9 @@ typedef struct lmn_engine_options {
 /* Builds an engine for `model`, which it keeps alive. LMN_UNSUPPORTED names an architecture, tensor
  * type or option that this version lacks, or says why there is no such device (library built
  * without, no driver, a driver or a device that is too old); LMN_INTERNAL what is wrong with a
- * device that is there and cannot be used; LMN_IO_ERROR a model file that changed
- * since it was opened; LMN_OUT_OF_MEMORY how much it needs (weights, activations, KV cache), how
- * much memory there is to this process, and what lowers the need. */
+ * device that is there and cannot be used; LMN_IO_ERROR a model file that changed since it was
+ * opened; LMN_OUT_OF_MEMORY how much it needs (weights, activations, KV cache), how much memory
+ * there is to this process, and what lowers the need. */
 LMN_API lmn_status lmn_engine_create(const lmn_model *model, const lmn_engine_options *options,
                                      lmn_engine **engine, lmn_error **err);
 /* Cancels what is in flight, joins all threads. Requests that still have handles end with

@@ -103,6 +103,8 @@ def test_run_streams(model_path):
         (["run", "null:", "x", "--deadline", "0"], "--deadline"),
         (["run", "null:", "x", "-n", "0"], "--max-tokens is 0"),
         (["run", "null:", "x", "-t", "0"], "--threads is 0"),
+        (["run", "null:", "x", "--device", "gpu"], '--device is "gpu"'),
+        (["run", "null:", "x", "--device", ""], '--device is ""'),
         (["bench", "null:", "--runs", "0"], "--runs"),
         (["bench", "null:", "--concurrency", "0"], "--concurrency"),
     ],

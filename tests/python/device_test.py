@@ -46,7 +46,7 @@ else:
 def test_names():
     with lmnative.LLM("null:", device="cpu") as llm:
         assert llm.generate([1, 2], max_tokens=2).token_ids
-    for name in ("gpu", "cuda:", "cuda:-1", "cuda:1x", "CUDA", "cpu:0", "cuda:99999999999"):
+    for name in ("", "gpu", "cuda:", "cuda:-1", "cuda:1x", "CUDA", "cpu:0", "cuda:99999999999"):
         with pytest.raises(lmnative.InvalidArgumentError, match=f'device is "{name}"; it is cpu, cuda or cuda:N'):
             lmnative.LLM("null:", device=name)
     with pytest.raises(TypeError, match="device must be a str, not int"):

@@ -251,7 +251,7 @@ def _add_sampling_options(parser: Parser, *, max_tokens: int) -> None:
     add("--token-interval", type=float, metavar="SECONDS", help="a token each so often at most (default: no limit)")
 
 
-ENGINE_NAMES = ("threads", "context_tokens", "kv_tokens", "max_sequences", "queue_capacity")
+ENGINE_NAMES = ("threads", "device", "context_tokens", "kv_tokens", "max_sequences", "queue_capacity")
 SERVER_NAMES = ("port", "unix_mode", "io_threads", "max_connections", "max_requests", "max_body_bytes")
 SAMPLING_NAMES = (
     "max_tokens",
