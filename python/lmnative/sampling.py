@@ -73,7 +73,7 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def device_name(value: object) -> str:
-    """`value`, which the library reads; an empty one, as of an unset variable, is an error here: to C it is the default."""
+    """`value`, which the library reads. An empty one, as of an unset variable, is an error: to C it is the default."""
     if not isinstance(value, str):
         raise TypeError(f"device must be a str, not {type(value).__name__}")
     if not value:
