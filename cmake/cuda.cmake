@@ -95,7 +95,7 @@ endforeach()
 list(APPEND architectures ${newest}-virtual)
 set(LMN_CUDA_ARCHITECTURES "${architectures}" CACHE STRING
     "What the CUDA kernels are compiled for, as CMAKE_CUDA_ARCHITECTURES has it: 90-real is code, 120-virtual is PTX")
-include(cmake/cuda_architectures.cmake)
+include(cuda_architectures)
 lmn_check_cuda_architectures("${LMN_CUDA_ARCHITECTURES}" "${known}")
 set(CMAKE_CUDA_ARCHITECTURES ${LMN_CUDA_ARCHITECTURES})
 # What ptxas says of each kernel's resources goes into a file beside the object, for cmake/cuda_resources.py.
