@@ -20,7 +20,7 @@ function(lmn_check_cuda_architectures architectures known)
     string(REGEX MATCH "^([0-9]+)([af]?)(-real|-virtual)?$" whole "${architecture}")
     set(number "${CMAKE_MATCH_1}")
     set(oldest "0${oldest_of_${CMAKE_MATCH_2}}")
-    if(architecture STREQUAL "native" OR (whole AND number IN_LIST known AND number GREATER_EQUAL oldest))
+    if(architectures STREQUAL "native" OR (whole AND number IN_LIST known AND number GREATER_EQUAL oldest))
       set(wrong "")
     else()
       set(wrong "\"${architecture}\" is none")
@@ -30,7 +30,7 @@ function(lmn_check_cuda_architectures architectures known)
   if(wrong)
     message(FATAL_ERROR
       "LMN_CUDA_ARCHITECTURES=${architectures}: ${wrong}. Valid are ${listed} (from 90 on with an a behind, from 100 on "
-      "with an f), each as it is or with -real (code alone) or -virtual (PTX alone), and native")
+      "with an f), each as it is or with -real (code alone) or -virtual (PTX alone); or native by itself. -ULMN_CUDA_ARCHITECTURES takes what this toolkit knows")
   endif()
 endfunction()
 

@@ -29,8 +29,8 @@ function(add_fuzz_objects name)
   target_link_options(${name} PUBLIC ${fuzz_flags})
 endfunction()
 
-# fuzz_FORMAT: makes the seeds and runs FORMAT_fuzz. Without USES_TERMINAL, so that several run at once.
-function(add_fuzzer format seeds megabytes objects)
+# fuzz_FORMAT: makes the seeds and runs FORMAT_fuzz, whose inputs take so much memory and time at most. Without USES_TERMINAL, so that several run at once.
+function(add_fuzzer format seeds megabytes seconds objects)
   add_executable(${format}_fuzz EXCLUDE_FROM_ALL tests/fuzz/${format}_fuzz.cc)
   target_link_libraries(${format}_fuzz PRIVATE ${objects} lmn_flags Threads::Threads)
   set(corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz_${format}_corpus)
@@ -38,18 +38,18 @@ function(add_fuzzer format seeds megabytes objects)
   add_custom_target(fuzz_${format}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/${seeds} ${corpus}
     COMMAND $<TARGET_FILE:${format}_fuzz> -max_total_time=${LMN_FUZZ_SECONDS} -max_len=16384
-            -rss_limit_mb=${megabytes} -malloc_limit_mb=${most_at_once} -timeout=40 -seed=${LMN_FUZZ_SEED}
+            -rss_limit_mb=${megabytes} -malloc_limit_mb=${most_at_once} -timeout=${seconds} -seed=${LMN_FUZZ_SEED}
             -verbosity=0 -print_final_stats=1 ${corpus}
     DEPENDS ${format}_fuzz
     VERBATIM)
 endfunction()
 
 add_fuzz_objects(fuzz_objects cpp/core/*.cc cpp/formats/*.cc)
-add_fuzzer(gguf make_gguf_corpus.py 512 fuzz_objects)
-add_fuzzer(onnx make_onnx_corpus.py 512 fuzz_objects)
+add_fuzzer(gguf make_gguf_corpus.py 512 10 fuzz_objects)
+add_fuzzer(onnx make_onnx_corpus.py 512 10 fuzz_objects)
 
 # Any bytes as a model that is imported, optimised and run. Kernels are taken as they are.
-add_fuzzer(session make_session_corpus.py 1024 fuzz_objects)
+add_fuzzer(session make_session_corpus.py 1024 10 fuzz_objects)
 set(rooms graph models/onnx plan)
 if(LMN_FUZZ_KERNELS)
   target_link_libraries(session_fuzz PRIVATE ${LMN_FUZZ_KERNELS})
@@ -69,5 +69,5 @@ add_fuzz_objects(server_fuzz_objects cpp/server/*.cc)
 target_sources(server_fuzz_objects PRIVATE ${PROJECT_BINARY_DIR}/embedded/embedded.cc)
 target_include_directories(server_fuzz_objects PUBLIC include)
 target_link_libraries(server_fuzz_objects PUBLIC lmn_boost)
-add_fuzzer(server make_server_corpus.py 1024 server_fuzz_objects)
+add_fuzzer(server make_server_corpus.py 1024 40 server_fuzz_objects)
 target_link_libraries(server_fuzz PRIVATE $<IF:$<BOOL:${LMN_FUZZ_LIBRARY}>,${LMN_FUZZ_LIBRARY},lmnative>)

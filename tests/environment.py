@@ -182,8 +182,10 @@ def cuda_architectures() -> str:
         shown = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         shown = ""
-    there = sorted(set(re.findall(r"^(\d+)\.(\d)$", shown, re.MULTILINE)))
-    names = [f"{major}{minor}" for major, minor in there] or ["90"]
+    there = {int(major + minor) for major, minor in re.findall(r"^(\d+)\.(\d)$", shown, re.MULTILINE)}
+    listed = subprocess.run((find_nvcc(), "--list-gpu-arch"), stdout=subprocess.PIPE, text=True).stdout
+    known = {int(number) for number in re.findall(r"compute_(\d+)$", listed, re.MULTILINE) if int(number) >= 80}
+    names = sorted(there & known) or [90]
     return ";".join([*(f"{name}-real" for name in names), f"{names[-1]}-virtual"])
 
 

@@ -35,6 +35,7 @@ JOBS = str(len(os.sched_getaffinity(0)))
 # Every test file, and the name under which a stage must have run it.
 TEST_FILES = {
     "tests/unit/*/*_test.cc": lambda path: f"unit_{path.parent.name}",
+    "tests/unit/device/device_golden_test.cc": lambda path: "device_golden",
     "tests/conformance/*_test.cc": lambda path: "conformance",
     "tests/abi/abuse/*_test.cc": lambda path: "abi_abuse",
     "tests/abi/abidiff_test.py": lambda path: "abi_diff",
@@ -278,7 +279,9 @@ def stage_fuzz(log: Log) -> Result:
         return failed
     cmake, _ = env.ensure_cmake()
     code, output = log.run(cmake, "--build", folder, "-j", "4", "--target", *(f"fuzz_{name}" for name in formats))
-    found = re.findall(r"^FAILED: .*\bfuzz_(\w+)", output, re.MULTILINE) or ([] if code == 0 else formats)
+    found = set(re.findall(r"^FAILED: .*\bfuzz_(\w+)", output, re.MULTILINE)) & set(formats)
+    if code != 0 and not found:
+        found = set(formats)
     result = Result()
     for name in formats:
         result.add(Result.one(f"fuzz {name}", ok=name not in found))
@@ -342,7 +345,8 @@ def run_stage(name: str) -> Result:
     log = Log(name)
     result = STAGES[name](log)
     outcome = "ok    " if result.failed == 0 else "FAILED"
-    print(f"{name:<8} {outcome} {result.passed:>5} passed in {time.monotonic() - start:.0f} s", flush=True)
+    where = f": {log.path.relative_to(ROOT)}" if result.failed else ""
+    print(f"{name:<8} {outcome} {result.passed:>5} passed in {time.monotonic() - start:.0f} s{where}", flush=True)
     return result
 
 

@@ -28,7 +28,7 @@ int cuda_ordinal(std::string_view name) {
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(std::string_view name) {
-  if (name.empty() || name == "cpu") return cpu::create_cpu_device("");
+  if (name == "cpu") return cpu::create_cpu_device("");
   const int ordinal = cuda_ordinal(name);
   if (ordinal < 0) {
     return error(Code::kInvalidArgument, "device is \"%s\"; it is cpu, cuda or cuda:N",

@@ -11,7 +11,7 @@
 
 namespace lmn::capi {
 
-// "cpu", also for "": the CPU device. "cuda", "cuda:N": the first, or the N-th CUDA device from 0.
+// "cpu": the CPU device. "cuda", "cuda:N": the first, or the N-th CUDA device from 0.
 // INVALID_ARGUMENT for another name; UNSUPPORTED where the library or the machine lacks it, with
 // the reason.
 Result<std::unique_ptr<Device>> open_device(std::string_view name);

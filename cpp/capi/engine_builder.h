@@ -17,7 +17,7 @@
 namespace lmn::capi {
 
 struct BuildOptions {
-  std::string device;                // open_device()'s
+  std::string device = "cpu";        // open_device()'s
   int32_t threads = 0;               // 0: default_thread_count()
   int32_t context_tokens = 0;        // 0: the model's
   int32_t max_sequences = 0;         // 0: kDefaultSequences

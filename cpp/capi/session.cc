@@ -59,7 +59,7 @@ Result<std::shared_ptr<Session>> make_session(const lmn_session_options& given,
   auto session = std::make_shared<Session>();
   plan::ProgramOptions options;
   LMN_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
-                       open_device(given.device == nullptr ? "" : given.device));
+                       open_device(given.device == nullptr ? "cpu" : given.device));
   if (device->is_host()) {
     session->device = std::move(device);
   } else {

@@ -30,7 +30,8 @@ class Recording {
   virtual ~Recording() = default;
 };
 
-// A moment in a stream's work: when the device is through with what was queued before it.
+// A moment in a stream's work: when the device is through with what was queued before it. Outlives
+// the stream's work; its device outlives it.
 class Event {
  public:
   virtual ~Event() = default;
@@ -52,10 +53,10 @@ class Stream {
   // Waits for everything queued, and tells what went wrong in it.
   virtual Status synchronize() = 0;
 
-  // To measure what is queued between two events; not while recording. Device time, in ns, once the
-  // stream was waited for after both.
+  // To measure what is queued between two events of this stream; not while recording. Device time,
+  // in ns, once the stream was waited for after both.
   virtual Result<std::unique_ptr<Event>> create_event() = 0;
-  virtual Status mark(Event& event) = 0;
+  virtual Status record_event(Event& event) = 0;
   virtual Result<int64_t> elapsed_ns(const Event& from, const Event& to) = 0;
 
   // What is queued between these two is recorded instead. UNSUPPORTED where the device cannot.

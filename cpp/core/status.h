@@ -28,7 +28,8 @@ enum class Code : int32_t {
   kCancelled = 9,        // ended by cancel or destroy
   kBufferTooSmall = 10,  // the needed size was written where the caller can read it
   kClosed = 11,          // the object is shutting down, or was inherited through fork
-  kInternal = 12,        // a broken invariant of this library: please report it
+  kInternal = 12,        // a device that failed or cannot be used; else a broken invariant of this
+                         // library: please report it
 };
 
 class [[nodiscard]] Status {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PlanImpl: the one Plan. plan.cc builds it, plan_run.cc runs it.
+// PlanImpl: the one Plan. plan.cc builds it, plan_run.cc runs it on a device that is not the host;
+// on the host running is inline here. It owns its weights, its arena, and the stream on which such
+// a device runs it, which goes first: it waits for what uses the rest. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -228,8 +230,9 @@ class PlanImpl final : public Plan {
   int64_t scratch_bytes_ = 0;  // of one worker
   int64_t max_context_ = 0;
   PlanSampler sampler_;
-  PlanQueue queue_;              // goes before what its stream works in
-  std::vector<ByteRange> sent_;  // scratch of enqueue()
+  std::vector<std::unique_ptr<Event>> events_;  // of a profiled run
+  PlanQueue queue_;                             // goes before what its stream works in
+  std::vector<ByteRange> sent_;                 // scratch of enqueue()
   std::vector<ops::KvLayer> kv_;
   bool kv_bound_ = false;
   BoundStages bound_;
@@ -244,7 +247,6 @@ class PlanImpl final : public Plan {
   std::vector<std::string> operands_;  // of every stage, for dump()
   std::vector<std::unique_ptr<StageProfile>> profiles_;
   size_t selected_ = 0;
-  std::vector<std::unique_ptr<Event>> moments_;  // of a profiled run on a device of its own
 };
 
 }  // namespace lmn::plan

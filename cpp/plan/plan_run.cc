@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running a plan: its caches, and its steps on a device that is not the host.
+// Running a plan: the caches that it is given, and its steps on a device that is not the host.
 #include <algorithm>
 
 #include "plan/plan_impl.h"
@@ -72,24 +72,24 @@ void PlanImpl::enqueue_stage(size_t stage) {
   queue_.stream().pop_range();
 }
 
-// With an event before each stage and one at the end. Waits for all of it.
+// With an event before each stage and one at the end. Waits for all of it, unless it fails.
 Status PlanImpl::enqueue_profiled() {
   Stream& stream = queue_.stream();
-  while (moments_.size() < stages_.size() + 2) {
-    LMN_ASSIGN_OR_RETURN(moments_.emplace_back(), stream.create_event());
+  while (events_.size() < stages_.size() + 2) {
+    LMN_ASSIGN_OR_RETURN(events_.emplace_back(), stream.create_event());
   }
-  LMN_RETURN_IF_ERROR(stream.mark(*moments_[0]));
+  LMN_RETURN_IF_ERROR(stream.record_event(*events_[0]));
   LMN_RETURN_IF_ERROR(send_inputs(queue_.launches().context));
-  LMN_RETURN_IF_ERROR(stream.mark(*moments_[1]));
+  LMN_RETURN_IF_ERROR(stream.record_event(*events_[1]));
   for (size_t i = 0; i < stages_.size(); ++i) {
     enqueue_stage(i);
     LMN_RETURN_IF_ERROR(queue_.take_launch_error());
-    LMN_RETURN_IF_ERROR(stream.mark(*moments_[i + 2]));
+    LMN_RETURN_IF_ERROR(stream.record_event(*events_[i + 2]));
   }
   LMN_RETURN_IF_ERROR(stream.synchronize());
   StageProfile& profile = *profiles_[selected_];
   for (size_t i = 0; i <= stages_.size(); ++i) {
-    LMN_ASSIGN_OR_RETURN(const int64_t ns, stream.elapsed_ns(*moments_[i], *moments_[i + 1]));
+    LMN_ASSIGN_OR_RETURN(const int64_t ns, stream.elapsed_ns(*events_[i], *events_[i + 1]));
     if (i == 0) {
       profile.add_start(ns);
     } else if (stages_[i - 1].kernel != nullptr) {

@@ -214,19 +214,18 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Numbers, as not every toolkit names them all.
-const char* remedy_of(int code) {
+const char* remedy_of(cudaError_t code) {
   switch (code) {
-    case 34:  // cudaErrorStubLibrary
+    case cudaErrorStubLibrary:
       return "the libcuda.so.1 that was found is the toolkit's stub for linking: take its folder out "
              "of LD_LIBRARY_PATH";
-    case 802:  // cudaErrorSystemNotReady
-      return "machines with NVSwitch need their nvidia-fabricmanager of the driver's version: start "
-             "it";
-    case 803:  // cudaErrorSystemDriverMismatch
+    case cudaErrorSystemNotReady:
+      return "a machine with NVSwitch needs the service nvidia-fabricmanager, of the driver's "
+             "version: start that";
+    case cudaErrorSystemDriverMismatch:
       return "the driver's library and its kernel module are of different versions: start the "
              "machine again";
-    case 804:  // cudaErrorCompatNotSupportedOnDevice
+    case cudaErrorCompatNotSupportedOnDevice:
       return "this GPU does not take a library of cuda-compat: take its folder out of "
              "LD_LIBRARY_PATH";
     default:
@@ -240,18 +239,19 @@ Status no_device(cudaError_t code, int ordinal) {
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
   (void)cudaGetLastError();
+  const int needed = std::max(runtime / 1000 * 1000, kOldestDriver);
   if (driver == 0) {
     return error(Code::kUnsupported,
                  "device cuda:%d: no NVIDIA driver that can be loaded (libcuda.so.1) on this "
                  "machine; install one for CUDA %s or newer, or use device \"cpu\"",
-                 ordinal, version_text(runtime / 1000 * 1000).c_str());
+                 ordinal, version_text(needed).c_str());
   }
   if (code == cudaErrorInsufficientDriver) {
     return error(Code::kUnsupported,
                  "device cuda:%d: the NVIDIA driver is made for CUDA %s, this library needs %s; "
                  "install a newer driver, build the library with an older toolkit (12.4 or newer), "
                  "or use device \"cpu\"",
-                 ordinal, version_text(driver).c_str(), version_text(runtime).c_str());
+                 ordinal, version_text(driver).c_str(), version_text(needed).c_str());
   }
   if (code == cudaErrorNoDevice) {
     return error(Code::kUnsupported,
@@ -287,9 +287,9 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
   (void)cudaDriverGetVersion(&driver);
   if (driver < kOldestDriver) {
     return error(Code::kUnsupported,
-                 "device cuda:%d: the NVIDIA driver is made for CUDA %s; install one for 12.3 or "
+                 "device cuda:%d: the NVIDIA driver is made for CUDA %s; install one for %s or "
                  "newer, or use device \"cpu\"",
-                 ordinal, version_text(driver).c_str());
+                 ordinal, version_text(driver).c_str(), version_text(kOldestDriver).c_str());
   }
   if (traits.has_pools == 0) {
     return error(Code::kUnsupported,

@@ -93,11 +93,11 @@ class CudaStream final : public Stream {
     LMN_RETURN_IF_ERROR(health_.map(cudaEventCreate(&event), "creating an event"));
     return std::unique_ptr<Event>(std::make_unique<CudaEvent>(context_, event));
   }
-  Status mark(Event& event) override {
+  Status record_event(Event& event) override {
     LMN_RETURN_IF_ERROR(health_.check());
     const CurrentDevice current(context_);
     return health_.map(cudaEventRecord(static_cast<CudaEvent&>(event).event(), stream_),
-                       "marking a moment");
+                       "recording an event");
   }
   Result<int64_t> elapsed_ns(const Event& from, const Event& to) override {
     LMN_RETURN_IF_ERROR(health_.check());
@@ -106,7 +106,7 @@ class CudaStream final : public Stream {
     LMN_RETURN_IF_ERROR(
         health_.map(cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(from).event(),
                                          static_cast<const CudaEvent&>(to).event()),
-                    "reading the time between two moments"));
+                    "reading the time between two events"));
     return static_cast<int64_t>(double{ms} * 1e6);
   }
 

@@ -63,7 +63,7 @@ typedef int32_t lmn_status;
 #define LMN_CANCELLED 9         /* ended by cancel or destroy */
 #define LMN_BUFFER_TOO_SMALL 10 /* the needed size was written to the count argument */
 #define LMN_CLOSED 11           /* shutting down, or inherited through fork */
-#define LMN_INTERNAL 12         /* a broken invariant of the library: please report it */
+#define LMN_INTERNAL 12 /* a GPU that failed or cannot be used; else a bug: please report it */
 
 /* "LMN_NOT_FOUND" and so on; "LMN_UNKNOWN" for any other number. Static storage. */
 LMN_API const char *lmn_status_name(lmn_status status);

@@ -74,11 +74,11 @@ typedef struct lmn_engine_options {
    * dotprod. Others, as Q6_K, get 16 bits always; float weights are not affected.
    */
   uint32_t activation_bits;
-  /* Where the model runs: "cpu", which NULL and "" are too; "cuda" or "cuda:N", the first NVIDIA
+  /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA
    * device or the N-th, from 0, of those that CUDA shows to the process. Read during create. Layers
    * that do not fit into its memory run on the CPU (device_layers of lmn_engine_stats). Results are
-   * reproducible on each kind of device; between kinds they differ in the last bits where
-   * activation_bits is the same, which by default it is not. */
+   * reproducible on each kind of device and with as many layers on it; between kinds they differ in
+   * the last bits where activation_bits is the same, which by default it is not. */
   const char *device;
 } lmn_engine_options;
 

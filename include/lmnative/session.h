@@ -39,7 +39,7 @@ typedef struct lmn_session_options {
   uint32_t max_batch;       /* rows of such a run; 0: 64 */
   uint32_t max_queue;       /* submitted runs that have not ended; 0: 1024 */
   uint32_t reserved;
-  /* Where the model runs: "cpu", which NULL and "" are too; "cuda" or "cuda:N", the first NVIDIA
+  /* Where the model runs: "cpu", which NULL is too; "cuda" or "cuda:N", the first NVIDIA
    * device or the N-th, from 0, of those that CUDA shows to the process. Operators that the device
    * has no kernel for, and subgraphs, run on the CPU; values are copied between the two, inputs and
    * outputs are memory of the host. Results are reproducible on each kind of device; between kinds

@@ -258,7 +258,7 @@ class Session {
     given.batch_window_us = options.batch_window_us;
     given.max_batch = options.max_batch;
     given.max_queue = options.max_queue;
-    given.device = options.device.c_str();
+    given.device = options.device.empty() ? nullptr : options.device.c_str();
     return given;
   }
 

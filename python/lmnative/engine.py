@@ -11,7 +11,7 @@ from lmnative._record import Record
 from lmnative.errors import InvalidArgumentError, QueueFullError
 from lmnative.model import Model, ModelInfo
 from lmnative.request import Request
-from lmnative.sampling import boolean, device_name, integer, number, one_of, request_options, seconds_to_ns, yes_or_no
+from lmnative.sampling import boolean, integer, number, one_of, request_options, seconds_to_ns, yes_or_no
 from lmnative.tokenizer import Tokenizer
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
@@ -168,8 +168,8 @@ class Engine:
             8 bits in blocks of 32, which moves the logits of SmolLM2-135M by 0.05 to 0.09 (root mean square).
         device: Where the model runs: "cpu" (default), "cuda", or "cuda:N", the N-th NVIDIA device from 0. Layers that
             do not fit into its memory run on the CPU (`stats()["device_layers"]`). Results are reproducible on each
-            kind of device; between kinds they differ in the last bits where `activation_bits` is the same, which by
-            default it is not.
+            kind of device and with as many layers on it; between kinds they differ in the last bits where
+            `activation_bits` is the same, which by default it is not.
         read_mode, progress: As for Model.
 
     Raises:
@@ -208,6 +208,8 @@ class Engine:
             raise TypeError(f"kv_type must be a str, not {type(kv_type).__name__}")
         if kv_type not in KV_TYPES:
             raise InvalidArgumentError(f"kv_type is {kv_type!r}, must be one of {', '.join(map(repr, KV_TYPES))}")
+        if not isinstance(device, str):
+            raise TypeError(f"device must be a str, not {type(device).__name__}")
         options = {
             "threads": 0 if threads is None else integer("threads", threads, 1, 1024),
             "context_tokens": 0 if context_tokens is None else integer("context_tokens", context_tokens, 1, 2**31 - 1),
@@ -226,7 +228,7 @@ class Engine:
             "kv_type": KV_TYPES[kv_type],
             "activation_bits": 0 if activation_bits is None else one_of("activation_bits", activation_bits, (8, 16)),
             "profile": boolean("profile", profile),
-            "device": device_name(device),
+            "device": device,
         }
         self.model: Model = model if isinstance(model, Model) else Model(model, read_mode=read_mode, progress=progress)
         """The open model file."""

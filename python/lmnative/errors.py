@@ -78,7 +78,7 @@ class ClosedError(Error, RuntimeError):
 
 
 class InternalError(Error, RuntimeError):
-    """A broken invariant of the library: please report it."""
+    """A GPU that failed or cannot be used; else a broken invariant of the library: please report it."""
 
 
 class ChatTemplateError(Error, ValueError):

@@ -72,15 +72,6 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     return number
 
 
-def device_name(value: object) -> str:
-    """`value`, which the library reads. An empty one, as of an unset variable, is an error: to C it is the default."""
-    if not isinstance(value, str):
-        raise TypeError(f"device must be a str, not {type(value).__name__}")
-    if not value:
-        raise InvalidArgumentError('device is ""; it is cpu, cuda or cuda:N')
-    return value
-
-
 def number(name: str, value: object) -> float:
     """`value` as a float; TypeError names the keyword."""
     # bool: Python's and numpy's, which count as numbers and are never meant

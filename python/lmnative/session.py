@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lmnative import _lmnative
 from lmnative.errors import InvalidArgumentError
-from lmnative.sampling import device_name, integer, path_bytes, yes_or_no
+from lmnative.sampling import integer, path_bytes, yes_or_no
 
 TYPE_CHECKING = False  # importing typing would cost more than the whole package
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class Session:
         if runner not in _RUNNERS:
             raise InvalidArgumentError(f"runner is {runner!r}; it is one of {', '.join(map(repr, _RUNNERS))}")
         is_path = isinstance(model, (str, os.PathLike))
+        if not isinstance(device, str):
+            raise TypeError(f"device must be a str, not {type(device).__name__}")
         if isinstance(model, Graph):
             source = model._handle
         else:
@@ -136,7 +138,7 @@ class Session:
             integer("batch_window_us", batch_window_us, 0, 2**32 - 1),
             integer("max_batch", max_batch, 0, 2**32 - 1),
             integer("max_queue", max_queue, 0, 2**32 - 1),
-            device_name(device),
+            device,
         )
         self._inputs = self._handle.inputs()
         self._outputs = self._handle.outputs()

@@ -166,7 +166,7 @@ def in_turn(report: Report, step: str, program: str, words: list[str]) -> bool:
         counts = re.search(r"^(\d+) passed, (\d+) failed", output, re.MULTILINE)
         passed += int(counts[1]) if counts else 0
         if code != 0:
-            failed = [line for line in output.splitlines() if line.startswith("FAILED")]
+            failed = [line for line in output.splitlines() if line.startswith("FAIL")]
             bad.append(f"{word.strip()}: " + ("\n".join(failed[:5]) or f"exit code {code}\n{output[-1000:]}"))
     detail = "\n".join([*bad, f"{passed} cases passed, with failures: {len(bad)} of {len(words)}"])
     return report.add(step, "failed" if bad or not words else "passed", detail, time.monotonic() - start)
@@ -179,7 +179,9 @@ def conformance(report: Report) -> bool:
 
 
 def tensor(report: Report) -> bool:
-    _, listed = execute((BUILD / "tensor_cuda", "--list"), 60)
+    code, listed = execute((BUILD / "tensor_cuda", "--list"), 60)
+    if code != 0:
+        return report.add("tensor", "failed", listed[-1000:])
     return in_turn(report, "tensor", "tensor_cuda", listed.split())
 
 

@@ -33,7 +33,8 @@ using namespace lmn::server;  // NOLINT: a program of one file
 using std::string_view_literals::operator""sv;
 
 constexpr size_t kTail = 9;
-// What takes longer than this hangs; machines of tests may stand still for seconds.
+// What takes longer than this hangs; machines of tests may stand still for seconds. An input waits
+// twice: cmake/fuzz.cmake gives it 40 s.
 constexpr std::chrono::milliseconds kHangs(15000);
 
 [[noreturn]] void fail(const char* why, std::string_view about) {

@@ -86,6 +86,7 @@ class TestWithCuda:
             ("34", "stub"),
             ("802", "fabricmanager"),
             ("803", "start the machine again"),
+            ("804", "cuda-compat"),
             ("999", "smi"),
         ):
             broken = open_elsewhere("cuda", LD_LIBRARY_PATH=library, FAKE_CUDA_INIT=code)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A libcuda.so.1 that says no, in the two ways that a driver can say it before it shows a device:
+ * A libcuda.so.1 that says no, in the ways that a driver can say it before it shows a device:
  * FAKE_CUDA_VERSION is what it was made for (13000 is 13.0), FAKE_CUDA_INIT what cuInit answers
  * (100: no device). For device_test.py. */
 #include <stdlib.h>

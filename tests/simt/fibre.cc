@@ -96,7 +96,17 @@ Fibre::Fibre(size_t stack_bytes) : bytes_((stack_bytes + kPage - 1) / kPage * kP
   memory_ = static_cast<std::byte*>(memory);
 }
 
-Fibre::~Fibre() { munmap(memory_, bytes_); }
+Fibre::~Fibre() {
+  forget_frames();  // or they are still poisoned for who is given these addresses next
+  munmap(memory_, bytes_);
+}
+
+// Those that were left by never going on.
+void Fibre::forget_frames() {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(memory_ + kPage, bytes_ - kPage);
+#endif
+}
 
 void Fibre::run(void*) {
   Fibre* self = starting;
@@ -110,10 +120,7 @@ void Fibre::run(void*) {
 void Fibre::start(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
-#if defined(__SANITIZE_ADDRESS__)
-  // Of frames that were left by never going on.
-  __asan_unpoison_memory_region(memory_ + kPage, bytes_ - kPage);
-#endif
+  forget_frames();
   // What lmn_switch_stack pops, ending with the address that it returns to.
   auto top = reinterpret_cast<uintptr_t>(memory_ + bytes_) & ~uintptr_t{63};
 #if defined(__x86_64__)

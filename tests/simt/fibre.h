@@ -25,6 +25,7 @@ class Fibre {
 
  private:
   static void run(void* self);
+  void forget_frames();
 
   std::byte* memory_ = nullptr;  // a guard page below the stack
   size_t bytes_ = 0;

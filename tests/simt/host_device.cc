@@ -103,7 +103,7 @@ class TestStream final : public lmn::Stream {
   Result<std::unique_ptr<lmn::Event>> create_event() override {
     return std::unique_ptr<lmn::Event>(std::make_unique<HostEvent>());
   }
-  Status mark(lmn::Event& event) override {
+  Status record_event(lmn::Event& event) override {
     LMN_RETURN_IF_ERROR(shared_.check());
     auto& moment = static_cast<HostEvent&>(event);
     stream_.push([&moment] { moment.at = std::chrono::steady_clock::now(); });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C++ test harness: TEST(name) { EXPECT(...); EXPECT_EQ(got, want); ... }. One executable per
-// room; run with a word to run only the tests whose name contains it, with --list to print all
-// names. A test may call skip("reason"), which is printed and counted. It exists because no C++
-// test library is on PyPI, and `make test` must work where only pip can install.
-// With CMAKE_UNITY_BUILD the files of a room are compiled together: names that are a file's own
-// differ within a room.
+// room; run with a word to run only the tests whose name contains it, with !word those whose name
+// does not, with --list to print all names. A test may call skip("reason"), which is printed and
+// counted. It exists because no C++ test library is on PyPI, and `make test` must work where only
+// pip can install. With CMAKE_UNITY_BUILD the files of a room are compiled together: names that are
+// a file's own differ within a room.
 #pragma once
 
 #include <cmath>

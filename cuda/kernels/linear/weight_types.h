@@ -26,8 +26,10 @@ void with_quantized_type(DType weight, const Launch& launch) {
       return launch.template operator()<DType::kQ5_K>();
     case DType::kQ6_K:
       return launch.template operator()<DType::kQ6_K>();
-    default:
+    case DType::kQ8_0:
       return launch.template operator()<DType::kQ8_0>();
+    default:
+      return;  // plan_pack takes no other
   }
 }
 

@@ -113,7 +113,10 @@ Status read_steps(const ops::TensorNode& node, ElementProgram* program) {
 Status join(const ops::TensorNode& node, ElementOp op, ElementProgram* program) {
   if (node.inputs() > kMostSteps) return node.unsupported("%d operands", node.inputs());
   program->takes_integers = true;
-  if (node.inputs() == 1) return program->add(ElementOp::kIdentity, {0}), Status();
+  if (node.inputs() == 1) {
+    program->add(ElementOp::kIdentity, {0});
+    return {};
+  }
   program->add(op, {0, 1});
   for (int i = 2; i < node.inputs(); ++i) program->then(op, {i});
   return {};
@@ -178,9 +181,12 @@ Status make_program(const ops::TensorNode& node, ElementProgram* program) {
             {0});
       return {};
     case TensorOp::kFastGelu:
-      if (!node.has(1)) return p.add(ElementOp::kGeluTanh, {0}), Status();
-      p.add(ElementOp::kAdd, {0, 1});
-      p.then(ElementOp::kGeluTanh, {});
+      if (node.has(1)) {
+        p.add(ElementOp::kAdd, {0, 1});
+        p.then(ElementOp::kGeluTanh, {});
+      } else {
+        p.add(ElementOp::kGeluTanh, {0});
+      }
       return {};
     case TensorOp::kBiasGelu:
       p.add(ElementOp::kAdd, {0, 1});
@@ -199,7 +205,6 @@ Status make_program(const ops::TensorNode& node, ElementProgram* program) {
       p.inputs = {0};
       p.add(ElementOp::kIdentity, {0});
       p.takes_integers = true;
-      p.moves = false;
       return {};
     default:
       return node.unsupported("no kernel on a GPU");

@@ -55,8 +55,8 @@ void use_device(Device& device, CUcontext before) {
     ASSERT_OK(second);
     as_before();
     EXPECT(!s.elapsed_ns(**first, **second).ok());  // neither was marked
-    ASSERT_OK(s.mark(**first));
-    ASSERT_OK(s.mark(**second));
+    ASSERT_OK(s.record_event(**first));
+    ASSERT_OK(s.record_event(**second));
     as_before();
     const auto time = s.elapsed_ns(**first, **second);
     ASSERT_OK(time);
