@@ -40,6 +40,7 @@ def test_valid(architectures):
         ("banana", '"banana" is none'),
         ("90real", '"90real" is none'),
         ("90;banana", '"banana" is none'),
+        ("90;native", '"native" is none'),
         ("90;;80", '"" is none'),
         ("80a", '"80a" is none'),
         ("90f", '"90f" is none'),
