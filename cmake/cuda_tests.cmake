@@ -14,20 +14,13 @@ if(NOT TARGET lmn_cuda)
   return()
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS tests/conformance/*.cc)
-list(FILTER sources EXCLUDE REGEX "/targets_(cpu|simt).cc$")
-add_executable(conformance_cuda EXCLUDE_FROM_ALL ${sources})
-target_include_directories(conformance_cuda PRIVATE tests/conformance)
-target_link_libraries(conformance_cuda PRIVATE lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_ops lmn_test_flags
+add_executable(conformance_cuda EXCLUDE_FROM_ALL tests/conformance/targets_cuda.cc)
+target_link_libraries(conformance_cuda PRIVATE conformance_cases lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_ops
                       Threads::Threads)
 add_test(NAME conformance_cuda COMMAND conformance_cuda)
-# Those of simt_tests that know nothing of the executor (tests/unit/simt/test_device.h).
-file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/tensor_*_test.cc)
-list(APPEND sources tests/unit/simt/sampling_test.cc tests/unit/simt/program_test.cc tests/unit/simt/test_device_cuda.cc)
-add_executable(tensor_cuda EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources})
-target_include_directories(tensor_cuda PRIVATE tests/unit)
-target_link_libraries(tensor_cuda PRIVATE lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu lmn_text
-                      lmn_graph lmn_plan lmn_engine lmn_test_flags Threads::Threads)
+add_executable(tensor_cuda EXCLUDE_FROM_ALL tests/unit/simt/test_device_cuda.cc)
+target_link_libraries(tensor_cuda PRIVATE tensor_cases lmn_cuda lmn_cuda_kernels lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu
+                      lmn_text lmn_graph lmn_plan lmn_engine Threads::Threads)
 add_test(NAME tensor_cuda COMMAND tensor_cuda)
 set_tests_properties(conformance_cuda tensor_cuda PROPERTIES LABELS cuda SKIP_RETURN_CODE 77)
 

@@ -39,11 +39,8 @@ else()
   endif()
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS tests/conformance/*.cc)
-list(FILTER sources EXCLUDE REGEX "/targets_(cpu|cuda).cc$")
-add_executable(conformance_simt EXCLUDE_FROM_ALL ${sources})
-target_include_directories(conformance_simt PRIVATE tests/conformance)
-target_link_libraries(conformance_simt PRIVATE lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_ops lmn_test_flags
+add_executable(conformance_simt EXCLUDE_FROM_ALL tests/conformance/targets_simt.cc)
+target_link_libraries(conformance_simt PRIVATE conformance_cases lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_ops
                       Threads::Threads)
 # Two, as each takes a core for a while.
 add_test(NAME conformance_simt COMMAND conformance_simt !linear)
@@ -60,16 +57,22 @@ if(NOT LMN_CUDA_NVTX)
   set_tests_properties(unit_cuda PROPERTIES LABELS cuda)
 endif()
 
-# simt_tests: what conformance has no cases for.
+# simt_tests: what conformance has no cases for. tensor_cases: those of them that know nothing of the executor and run on a GPU
+# as well (tests/unit/simt/test_device.h).
 if(TARGET lmn_engine)
-  file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc tests/unit/simt/*_kernels.cc)
-  list(APPEND sources tests/unit/simt/test_device_simt.cc)
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/simt/*_test.cc)
+  file(GLOB cases CONFIGURE_DEPENDS tests/unit/simt/tensor_*_test.cc)
+  list(APPEND cases ${PROJECT_SOURCE_DIR}/tests/unit/simt/sampling_test.cc ${PROJECT_SOURCE_DIR}/tests/unit/simt/program_test.cc)
+  list(REMOVE_ITEM sources ${cases})
+  add_library(tensor_cases OBJECT EXCLUDE_FROM_ALL tests/unit/testing.cc ${cases})
+  target_include_directories(tensor_cases PUBLIC tests/unit ${PROJECT_SOURCE_DIR} cpp)
+  target_link_libraries(tensor_cases PUBLIC lmn_test_flags)
+  list(APPEND sources tests/unit/simt/faulty_kernels.cc tests/unit/simt/test_device_simt.cc)
   if(NOT LMN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(tests/unit/simt/faulty_kernels.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
       COMPILE_OPTIONS "-O1;-fsanitize=thread;--param;tsan-instrument-func-entry-exit=0")
   endif()
-  add_executable(simt_tests EXCLUDE_FROM_ALL tests/unit/testing.cc ${sources} cuda/core/cublas_lt.cc)
-  target_include_directories(simt_tests PRIVATE tests/unit)
+  add_executable(simt_tests EXCLUDE_FROM_ALL ${sources} cuda/core/cublas_lt.cc)
   # What cublas_lt_test.cc takes for cuBLASLt: as it should be, without a function, and known by the name of the real one.
   foreach(fake IN ITEMS "" _incomplete _13)
     add_library(fake_cublas_lt${fake} MODULE EXCLUDE_FROM_ALL tests/unit/simt/fake_cublas_lt.cc)
@@ -82,8 +85,8 @@ if(TARGET lmn_engine)
   target_compile_definitions(fake_cublas_lt_incomplete PRIVATE LMN_FAKE_INCOMPLETE)
   target_link_options(fake_cublas_lt_13 PRIVATE LINKER:-soname,libcublasLt.so.13)
   set_target_properties(fake_cublas_lt_13 PROPERTIES NO_SONAME ON)
-  target_link_libraries(simt_tests PRIVATE lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu
-                        lmn_text lmn_graph lmn_plan lmn_engine lmn_test_flags Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(simt_tests PRIVATE tensor_cases lmn_simt_kernels lmn_simt lmn_core lmn_memory lmn_parallel lmn_ops lmn_cpu
+                        lmn_text lmn_graph lmn_plan lmn_engine Threads::Threads ${CMAKE_DL_LIBS})
   add_test(NAME unit_simt COMMAND simt_tests)
   set_tests_properties(unit_simt PROPERTIES LABELS cuda)
 endif()
