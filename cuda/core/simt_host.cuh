@@ -233,9 +233,10 @@ void launch(ops::LaunchQueue& queue, const LaunchShape& shape, Params params) {
   host::launch(queue, __PRETTY_FUNCTION__, shape, [params]() LMN_UNOBSERVED { kKernel(params); });
 }
 
+// Kernels overlap here, so that the executor sees one that does not wait.
 template <auto kKernel>
 int32_t code_version() {
-  return 0;
+  return 90;
 }
 template <auto kKernel>
 int32_t find_code() {

@@ -476,12 +476,6 @@ void load_rows(void* const* lanes, bool transposed) {
 
 }  // namespace
 
-void HostStream::synchronize() {
-  const std::vector<std::function<void()>> work = std::move(pending_);
-  pending_.clear();
-  for (const auto& item : work) item();
-}
-
 std::string take_fault() {
   const std::lock_guard<std::mutex> lock(fault_mutex);
   return std::exchange(first_fault, {});
@@ -540,13 +534,9 @@ void launch(ops::LaunchQueue& queue, std::string_view name, const LaunchShape& s
     ++simt_tests::launch_count;
     simt_tests::execution().run(name, shape, overlaps, kernel);
   };
-  auto* stream = static_cast<simt_tests::HostStream*>(queue.stream);
+  auto* stream = static_cast<simt_tests::LaunchStream*>(queue.stream);
   if (stream == nullptr) return work();
-  if (!stream->is_entered()) {
-    queue.failure = 1;
-    return;
-  }
-  stream->push(std::move(work));
+  queue.failure = stream->launch(std::move(work));
 }
 
 }  // namespace lmn::simt::host

@@ -15,42 +15,26 @@
 // All but the last need the kernel's file compiled with -fsanitize=thread, whose calls hooks.cc
 // answers (no ThreadSanitizer is linked); under AddressSanitizer, that finds what lies beyond.
 //
-// After the first fault of a launch the rest of it is not run. A stream is a queue that is run when
-// somebody waits for it, so a host that reads too early reads old bytes.
+// After the first fault of a launch the rest of it is not run.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "ops/worker.h"
 
 namespace simt_tests {
 
-// What LaunchQueue::stream points at. Work of one stream runs in order.
-class HostStream {
+// What LaunchQueue::stream points at: where launches go.
+class LaunchStream {
  public:
-  void push(std::function<void()> work) {
-    if (recording_ != nullptr) {
-      recording_->push_back(std::move(work));
-    } else {
-      pending_.push_back(std::move(work));
-    }
-  }
-  void synchronize();
-  // As lmn::Stream: nobody launches who has not entered.
-  void enter() { ++entered_; }
-  void leave() { --entered_; }
-  bool is_entered() const { return entered_ > 0; }
-  // While `to` is not null, work is appended there instead of being queued.
-  void record(std::vector<std::function<void()>>* to) { recording_ = to; }
+  // 0, or LaunchQueue::failure: then it will not be done.
+  virtual int32_t launch(std::function<void()> kernel) = 0;
 
- private:
-  std::vector<std::function<void()>> pending_;
-  std::vector<std::function<void()>>* recording_ = nullptr;
-  int entered_ = 0;
+ protected:
+  ~LaunchStream() = default;
 };
 
 // A launch that goes to no stream (LaunchQueue::stream null) runs at once.

@@ -124,6 +124,13 @@ void guarded_free(void* data) {
   h.live.erase(found);
 }
 
+void guarded_show(void* data, bool usable) {
+  if (kUseMalloc) return;
+  Heap& h = heap();
+  const std::lock_guard<std::mutex> lock(h.mutex);
+  h.mark(static_cast<std::byte*>(data), h.live.at(data), usable);
+}
+
 Inside guarded_inside(const void* at, size_t bytes) {
   if (kUseMalloc) return Inside::kNotOurs;
   const Heap& h = heap();

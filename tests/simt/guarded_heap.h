@@ -13,6 +13,8 @@ namespace simt_tests {
 // Never null: ends the program where the system gives none.
 void* guarded_allocate(size_t bytes);
 void guarded_free(void* data);
+// Whether it may be touched; after guarded_allocate it may.
+void guarded_show(void* data, bool usable);
 
 enum class Inside { kNotOurs, kYes, kNo };
 // Whether [at, at + bytes) lies in one allocation.

@@ -16,6 +16,11 @@ using fake_cuda::fake;
 
 namespace {
 
+void new_process() {
+  fake_cuda::reset();
+  fake().ticks = true;
+}
+
 std::unique_ptr<Device> open_device(int ordinal) {
   auto made = cuda::create_cuda_device(ordinal);
   ASSERT_OK(made);
@@ -58,6 +63,8 @@ void use_device(Device& device, CUcontext before) {
     ASSERT_OK(s.record_event(**first));
     ASSERT_OK(s.record_event(**second));
     as_before();
+    EXPECT(!s.elapsed_ns(**first, **second).ok());  // the device has not got there
+    ASSERT_OK(s.synchronize());
     const auto time = s.elapsed_ns(**first, **second);
     ASSERT_OK(time);
     EXPECT_EQ(*time, int64_t{976});  // of the fake: 1/1024 ms
@@ -92,7 +99,7 @@ void use_device(Device& device, CUcontext before) {
 }  // namespace
 
 TEST(a_device_is_used_without_a_context_on_another) {
-  fake_cuda::reset();
+  new_process();
   {
     const auto device = open_device(1);
     EXPECT(fake_cuda::current() == nullptr);
@@ -106,7 +113,7 @@ TEST(a_device_is_used_without_a_context_on_another) {
 }
 
 TEST(a_host_keeps_the_context_that_it_has) {
-  fake_cuda::reset();
+  new_process();
   const CUcontext own = fake_cuda::context_of(2);
   fake_cuda::set_current(own);
   {
@@ -124,7 +131,7 @@ TEST(a_host_keeps_the_context_that_it_has) {
 
 // Kernels are launched by a thread that has entered; what else it does then changes no context.
 TEST(a_thread_that_has_entered_a_stream_is_on_its_device) {
-  fake_cuda::reset();
+  new_process();
   const auto device = open_device(1);
   auto stream = device->create_stream();
   ASSERT_OK(stream);
@@ -151,7 +158,7 @@ TEST(a_thread_that_has_entered_a_stream_is_on_its_device) {
 // As after a reset of the device by the host: there is no room on the stack, and nothing is taken
 // from it that is the host's.
 TEST(a_context_that_is_gone_leaves_the_hosts_where_it_is) {
-  fake_cuda::reset();
+  new_process();
   const auto device = open_device(1);
   auto stream = device->create_stream();
   ASSERT_OK(stream);
@@ -170,12 +177,12 @@ TEST(a_context_that_is_gone_leaves_the_hosts_where_it_is) {
 }
 
 TEST(a_device_tells_its_multiprocessors) {
-  fake_cuda::reset();
+  new_process();
   EXPECT_EQ(open_device(2)->multiprocessors(), 102);
 }
 
 TEST(a_device_that_lacks_something_is_refused_by_name) {
-  fake_cuda::reset();
+  new_process();
   const auto refused = [](const char* text) {
     const auto made = cuda::create_cuda_device(1);
     EXPECT(made.status().code() == Code::kUnsupported);
@@ -190,4 +197,5 @@ TEST(a_device_that_lacks_something_is_refused_by_name) {
   fake().driver_version = 12020;
   refused("device cuda:1: the NVIDIA driver is made for CUDA 12.2");
   EXPECT(fake().active.empty());
+  new_process();
 }

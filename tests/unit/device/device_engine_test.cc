@@ -5,7 +5,6 @@
 #include "cuda/kernels/launchers.h"
 #include "device_fixture.h"
 #include "engine/fake_model.h"
-#include "executor.h"
 
 using namespace device_test;
 
@@ -45,7 +44,6 @@ std::vector<std::vector<int32_t>> tokens_of(DeviceEngine& engine, bool together)
     EXPECT(answer.reason == engine::FinishReason::kLength);
     out.push_back(answer.tokens);
   }
-  EXPECT_EQ(simt_tests::take_fault(), std::string());
   return out;
 }
 
@@ -65,6 +63,7 @@ TEST(on_a_device_a_request_gets_the_same_tokens_however_it_is_run) {
     EXPECT(tokens_of(batch, true) == alone);
   }
   setup.chunk = 5;
+  setup.gpu.seed = 11;
   setup.prefix_cache = true;
   {
     DeviceEngine chunks(setup);
@@ -102,7 +101,6 @@ TEST(on_a_device_a_preempted_request_gets_the_same_tokens) {
   for (const int32_t token : engine::collect(*first).tokens) tokens.push_back(token);
   EXPECT(tokens == alone[0]);
   EXPECT(tight.engine->stats().preemptions > 0);
-  EXPECT_EQ(simt_tests::take_fault(), std::string());
 }
 
 TEST(a_step_of_answers_is_one_launch_and_one_wait) {
@@ -115,10 +113,9 @@ TEST(a_step_of_answers_is_one_launch_and_one_wait) {
   EXPECT_EQ(runner.queued, 1);    // the prompt
   EXPECT_EQ(runner.replayed, 3);  // the answers behind its first
   EXPECT_EQ(runner.recorded, 1);
-  EXPECT_EQ(engine.device->counters().replays, 3);
+  EXPECT_EQ(engine.gpu.counters().replays, 3);
   // Tokens alone cross the bus.
-  EXPECT_EQ(engine.device->counters().bytes_to_host,
-            4 * static_cast<int64_t>(sizeof(SampleChoice)));
+  EXPECT_EQ(engine.gpu.counters().bytes_to_host, 4 * static_cast<int64_t>(sizeof(SampleChoice)));
 }
 
 TEST(recordings_serve_the_next_larger_step) {
@@ -198,14 +195,14 @@ TEST(without_room_for_recordings_steps_are_queued) {
             .tokens;
   }
   DeviceEngine engine(setup);
-  engine.device->set_room_for_recordings(false);
+  engine.gpu.fail("cudaGraphInstantiateWithFlags", cudaErrorMemoryAllocation, 1, INT_MAX);
   const auto request = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 12));
   EXPECT(engine::collect(*request).tokens == want);
   engine.engine->shutdown();
   const engine::DeviceRunnerCounters& runner = engine.runner->counters();
   EXPECT_EQ(runner.queued, 12);
   EXPECT_EQ(runner.replayed, 0);
-  EXPECT_EQ(engine.device->counters().recordings, 1);
+  EXPECT_EQ(engine.gpu.counters().graphs, 1);
 }
 
 TEST(a_device_that_fails_ends_its_requests_and_not_the_process) {
@@ -213,19 +210,21 @@ TEST(a_device_that_fails_ends_its_requests_and_not_the_process) {
   DeviceEngine engine(setup);
   const auto good = engine::must_submit(*engine.engine, engine::greedy(prompt_of(1, 8), 2));
   EXPECT_EQ(engine::collect(*good).tokens.size(), size_t{2});
-  engine.device->set_fail_after(3);
+  engine.gpu.fail_kernel(40);
   const auto bad = engine::must_submit(*engine.engine, engine::greedy(prompt_of(2, 8), 20));
   const Status ended = bad->wait(engine::kHangs);
   EXPECT(ended.code() == Code::kInternal);
-  EXPECT_EQ(ended.message(), std::string_view("device simt failed: an error that the test asked "
-                                              "for; it is closed"));
+  EXPECT_EQ(ended.message(),
+            std::string_view("device cuda:1 failed: running kernels: an error that the test asked "
+                             "for (cudaErrorIllegalAddress); it is closed, and what it computed is "
+                             "lost: start the process again"));
   const auto late = engine::submit(*engine.engine, engine::greedy(prompt_of(3, 8), 2));
   if (late.ok()) {  // or the engine is closed by now
     const Status status = (*late)->wait(engine::kHangs);
     EXPECT(status.code() == Code::kClosed || status.code() == Code::kInternal);
   }
   engine.engine.reset();
-  EXPECT_EQ(engine.device->bytes_in_use(), 0);
+  EXPECT_EQ(engine.gpu.bytes_in_use(), 0);
 }
 
 // The first layer on the host, the second on the device: the same tokens in any batch and chunks,
@@ -235,12 +234,13 @@ TEST(a_model_on_two_devices_gives_the_same_tokens_however_it_is_run) {
   for (const int32_t chunk : {0, 5}) {
     DeviceEngine::Setup setup;
     setup.split = true;
+    setup.gpu.seed = chunk == 0 ? 0 : 13;
     setup.chunk = chunk;
     DeviceEngine engine(setup);
     if (alone.empty()) alone = tokens_of(engine, false);
     EXPECT(tokens_of(engine, true) == alone);
     engine.engine.reset();
-    EXPECT_EQ(engine.device->bytes_in_use(), 0);
+    EXPECT_EQ(engine.gpu.bytes_in_use(), 0);
   }
   DeviceEngine::Setup whole;
   DeviceEngine engine(whole);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What tests of a device whose work is queued share: tiny models of the Llama family on the CUDA
-// device's kernels, run by tests/simt, and an engine over one.
+// device over a runtime of tests (tests/fake_cuda), and an engine over one.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
 #include "engine/split_runner.h"
+#include "fake_gpu.h"
 #include "graph/split.h"
-#include "host_device.h"
 #include "plan/tiny_llama.h"
 
 namespace device_test {
@@ -58,8 +58,9 @@ class DeviceEngine {
     bool prefix_cache = false;
     DType kv = DType::kF16;
     bool split = false;  // the first layer is on the host
+    fake_cuda::GpuOptions gpu;
   };
-  explicit DeviceEngine(const Setup& setup) : device(simt_tests::make_host_device()) {
+  explicit DeviceEngine(const Setup& setup) : gpu(setup.gpu) {
     const TinyModel tiny(setup.spec);
     const models::LanguageModel model = plan_test::load(tiny);
     engine::StepLimits limits;
@@ -83,15 +84,14 @@ class DeviceEngine {
       ASSERT_OK(made_split);
       split = std::move(made_split).value();
     }
-    auto plan =
-        plan_test::make_plan(optimized_for(setup.split ? split.second : model.graph, *device),
-                             *device, *parts.team, options);
+    auto plan = plan_test::make_plan(optimized_for(setup.split ? split.second : model.graph, *gpu),
+                                     *gpu, *parts.team, options);
     float* hidden = plan->input<float>("cut.0");
     const int64_t columns = plan->columns("cut.0");
     auto made_runner = engine::make_device_runner(std::move(plan), limits);
     ASSERT_OK(made_runner);
     runner = made_runner->get();
-    parts.kv_parts = {{device.get(), layers}};
+    parts.kv_parts = {{&*gpu, layers}};
     parts.runner = std::move(made_runner).value();
     if (setup.split) {
       engine::SplitParts two;
@@ -101,7 +101,7 @@ class DeviceEngine {
       auto whole = engine::make_split_runner(std::move(two));
       ASSERT_OK(whole);
       parts.runner = std::move(whole).value();
-      parts.kv_parts = {{&host, 1}, {device.get(), layers - 1}};
+      parts.kv_parts = {{&host, 1}, {&*gpu, layers - 1}};
     }
     engine::EngineOptions how;
     how.context_tokens = setup.context;
@@ -115,7 +115,7 @@ class DeviceEngine {
     engine = std::move(made).value();
   }
 
-  std::unique_ptr<simt_tests::HostDevice> device;
+  fake_cuda::FakeGpu gpu;
   plan_test::HostDevice host;
   std::unique_ptr<engine::Engine> engine;
   engine::DeviceRunner* runner = nullptr;  // the engine's

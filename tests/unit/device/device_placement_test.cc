@@ -5,7 +5,6 @@
 #include "cpu/cpu_device.h"
 #include "device_fixture.h"
 #include "engine/fake_model.h"
-#include "executor.h"
 
 using namespace device_test;
 
@@ -13,7 +12,7 @@ namespace {
 
 struct Placing {
   explicit Placing(int64_t memory_bytes)
-      : device(simt_tests::make_host_device({memory_bytes})),
+      : gpu({.memory_bytes = memory_bytes}),
         team(plan_test::make_team(1)),
         model(plan_test::load(TinyModel(quantised_spec()))) {
     engine::StepLimits limits;
@@ -32,9 +31,9 @@ struct Placing {
     recipe->need.kv_tokens = 192;
     recipe->need.sequences = 2;
   }
-  Result<capi::PlacedModel> place() { return place_model(*recipe, model.graph, *device); }
+  Result<capi::PlacedModel> place() { return place_model(*recipe, model.graph, *gpu); }
 
-  std::unique_ptr<simt_tests::HostDevice> device;
+  fake_cuda::FakeGpu gpu;
   std::unique_ptr<parallel::ThreadTeam> team;
   models::LanguageModel model;
   std::optional<capi::PlanRecipe> recipe;
@@ -57,9 +56,9 @@ TEST(a_device_with_room_has_the_whole_model) {
   auto placed = placing.place();
   ASSERT_OK(placed);
   EXPECT_EQ(placed->kv_parts.size(), size_t{1});
-  EXPECT(placed->kv_parts[0].device == placing.device.get());
-  EXPECT_EQ(placing.device->bytes_in_use(), placed->memory.packed + placed->memory.arena);
-  EXPECT_EQ(placing.device->pinned_in_use(), placed->memory.pinned);
+  EXPECT(placed->kv_parts[0].device == &*placing.gpu);
+  EXPECT_EQ(placing.gpu.bytes_in_use(), placed->memory.packed + placed->memory.arena);
+  EXPECT_EQ(placing.gpu.pinned_in_use(), placed->memory.pinned);
   EXPECT(placed->memory.pinned > 2 * placing.model.config.vocab * 4);  // logits, for one
 }
 
@@ -71,7 +70,7 @@ TEST(a_host_without_room_for_logits_says_what_there_is) {
   const std::string message(placed.status().message());
   for (const char* part : {"page-locked memory of the host", "lower max_sequences"})
     EXPECT(message.find(part) != std::string::npos);
-  EXPECT_EQ(placing.device->bytes_in_use() + placing.device->pinned_in_use(), 0);
+  EXPECT_EQ(placing.gpu.bytes_in_use() + placing.gpu.pinned_in_use(), 0);
 }
 
 TEST(a_device_without_room_for_all_has_the_last_layers) {
@@ -80,7 +79,7 @@ TEST(a_device_without_room_for_all_has_the_last_layers) {
   ASSERT_OK(placed);
   ASSERT(placed->kv_parts.size() == size_t{2});
   EXPECT(placed->kv_parts[0].device == placed->host.get());
-  EXPECT(placed->kv_parts[1].device == placing.device.get());
+  EXPECT(placed->kv_parts[1].device == &*placing.gpu);
   EXPECT_EQ(placed->kv_parts[0].layers, 1);
   EXPECT_EQ(placed->kv_parts[0].layers + placed->kv_parts[1].layers,
             static_cast<int32_t>(placing.model.config.layers));
@@ -99,7 +98,6 @@ TEST(a_device_without_room_for_all_has_the_last_layers) {
       **made, engine::greedy(
                   engine::some_prompt(3, 20, static_cast<int32_t>(placing.model.config.vocab)), 6));
   EXPECT_EQ(engine::collect(*request).tokens.size(), size_t{6});
-  EXPECT_EQ(simt_tests::take_fault(), std::string());
 }
 
 TEST(a_device_without_room_for_a_layer_says_what_there_is) {
@@ -108,7 +106,7 @@ TEST(a_device_without_room_for_a_layer_says_what_there_is) {
   EXPECT(placed.status().code() == Code::kOutOfMemory);
   const std::string message(placed.status().message());
   for (const char* part : {"MiB of weights", "MiB of KV cache for 192 tokens",
-                           "on device simt, of whose 0.0 MiB 0.0 are free", "lower kv_tokens"})
+                           "on device cuda:1, of whose 0.0 MiB 0.0 are free", "lower kv_tokens"})
     EXPECT(message.find(part) != std::string::npos);
-  EXPECT_EQ(placing.device->bytes_in_use(), 0);
+  EXPECT_EQ(placing.gpu.bytes_in_use(), 0);
 }

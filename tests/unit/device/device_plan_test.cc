@@ -3,7 +3,6 @@
 // Plans on the CUDA device's kernels: like loops in double, the same bits in any chunks, and
 // nothing left behind.
 #include "device_fixture.h"
-#include "executor.h"
 #include "graph/split.h"
 
 using namespace device_test;
@@ -12,23 +11,24 @@ using namespace plan_test;
 namespace {
 
 std::vector<float> logits_on_device(const TinySpec& spec, size_t chunk, DType kv,
-                                    simt_tests::HostDevice& device) {
+                                    fake_cuda::FakeGpu& gpu) {
   const models::LanguageModel model = load(TinyModel(spec));
   auto team = make_team(2);  // packs; kernels are queued by one
   auto plan =
-      make_plan(optimized_for(model.graph, device), device, *team, plan_options(kTokens, kPages));
+      make_plan(optimized_for(model.graph, *gpu), *gpu, *team, plan_options(kTokens, kPages));
   return score(*plan, *team, kPages, spec.vocab, some_tokens(spec.vocab), chunk, kv);
 }
 
 void expect_like_naive_on_device(const TinySpec& spec, double tolerance, DType kv = DType::kF32) {
-  const auto device = simt_tests::make_host_device();
+  fake_cuda::FakeGpu gpu;
   const std::vector<Vector> want = NaiveLlama(TinyModel(spec)).run(some_tokens(spec.vocab));
-  const std::vector<float> whole = logits_on_device(spec, kTokens, kv, *device);
+  const std::vector<float> whole = logits_on_device(spec, kTokens, kv, gpu);
   EXPECT(deviation(whole, want) < tolerance);
-  for (size_t chunk : {1, 7, 17})
-    EXPECT(same_bits(logits_on_device(spec, chunk, kv, *device), whole));
-  EXPECT_EQ(simt_tests::take_fault(), std::string());
-  EXPECT_EQ(device->bytes_in_use(), 0);
+  // Whenever the device gets to its work.
+  fake_cuda::FakeGpu eager({.seed = 7});
+  EXPECT(same_bits(logits_on_device(spec, 1, kv, gpu), whole));
+  for (size_t chunk : {7, 17}) EXPECT(same_bits(logits_on_device(spec, chunk, kv, eager), whole));
+  EXPECT_EQ(gpu.bytes_in_use(), 0);
 }
 
 }  // namespace
@@ -52,12 +52,12 @@ TEST(a_tiny_qwen2_on_the_device) {
 TEST(block_tables_are_sent_as_far_as_a_step_reads_them) {
   constexpr int64_t kManyPages = 8192;
   constexpr int32_t kRows = 20, kPage = Cache::kPageTokens;
-  const auto device = simt_tests::make_host_device();
+  fake_cuda::FakeGpu gpu;
   const TinySpec spec = quantised_spec();
   const models::LanguageModel model = load(TinyModel(spec));
   auto team = make_team(1);
-  auto plan = make_plan(optimized_for(model.graph, *device), *device, *team,
-                        plan_options(kRows, kManyPages));
+  auto plan =
+      make_plan(optimized_for(model.graph, *gpu), *gpu, *team, plan_options(kRows, kManyPages));
   Cache cache(*plan, 5, DType::kF16);
   auto* tables = plan->input<int32_t>("block_tables");
   const int32_t pages[2] = {4, 1};
@@ -73,36 +73,35 @@ TEST(block_tables_are_sent_as_far_as_a_step_reads_them) {
   plan->set_symbol("outputs", kRows);
   plan->set_symbol("sequences", 2);
   const size_t count = kRows * spec.vocab;
-  const int64_t before = device->counters().bytes_to_device;
+  const int64_t before = gpu.counters().bytes_to_device;
   ASSERT_OK(plan->run(*team, {kRows, 0}));
-  EXPECT(device->counters().bytes_to_device - before < 4096);
+  EXPECT(gpu.counters().bytes_to_device - before < 4096);
   const std::vector<float> few(plan->output("logits"), plan->output("logits") + count);
   ASSERT_OK(plan->run(*team));  // contexts are not told
-  EXPECT(device->counters().bytes_to_device - before > 2 * 4 * kManyPages);
+  EXPECT(gpu.counters().bytes_to_device - before > 2 * 4 * kManyPages);
   EXPECT(same_bits(few, {plan->output("logits"), plan->output("logits") + count}));
-  EXPECT_EQ(simt_tests::take_fault(), std::string());
 }
 
 // A profile is measured by the device: one wait for the whole step, the same results.
 TEST(a_profiled_run_measures_every_stage_and_waits_once) {
-  const auto device = simt_tests::make_host_device();
+  fake_cuda::FakeGpu gpu;
   const TinySpec spec = quantised_spec();
   const models::LanguageModel model = load(TinyModel(spec));
   const std::vector<int32_t> tokens = some_tokens(spec.vocab);
   auto team = make_team(1);
   auto plan =
-      make_plan(optimized_for(model.graph, *device), *device, *team, plan_options(kTokens, kPages));
+      make_plan(optimized_for(model.graph, *gpu), *gpu, *team, plan_options(kTokens, kPages));
   const std::vector<float> plain = score(*plan, *team, kPages, spec.vocab, tokens, kTokens);
-  const int64_t waits = device->counters().waits;
+  const int64_t waits = gpu.counters().waits;
   EXPECT(same_bits(score(*plan, *team, kPages, spec.vocab, tokens, kTokens), plain));
-  const int64_t plain_waits = device->counters().waits - waits;
+  const int64_t plain_waits = gpu.counters().waits - waits;
 
   plan->set_profiles(2);
   plan->select_profile(1);
   const int64_t begin = parallel::now_ns();
   EXPECT(same_bits(score(*plan, *team, kPages, spec.vocab, tokens, kTokens), plain));
   const int64_t took = parallel::now_ns() - begin;
-  EXPECT_EQ(device->counters().waits - waits, 2 * plain_waits + 1);
+  EXPECT_EQ(gpu.counters().waits - waits, 2 * plain_waits + 1);
   const std::vector<plan::ProfileEntry> entries = plan->profile(1);
   ASSERT(entries.size() > 10);
   EXPECT_EQ(std::string(entries.front().name), "start");
@@ -121,14 +120,14 @@ TEST(a_profiled_run_measures_every_stage_and_waits_once) {
 // Staged through page-locked memory, two buffers a member, the weights are what they are when they
 // are packed in place.
 TEST(weights_reach_the_device_through_staging) {
-  const auto device = simt_tests::make_host_device();
+  fake_cuda::FakeGpu gpu;
   const models::LanguageModel model = load(TinyModel(quantised_spec()));
   const auto one = make_team(1), three = make_team(3);
-  const graph::Graph graph = optimized_for(model.graph, *device);
+  const graph::Graph graph = optimized_for(model.graph, *gpu);
   const std::vector<int32_t> tokens = some_tokens(quantised_spec().vocab);
   std::vector<float> first;
   for (parallel::ThreadTeam* team : {one.get(), three.get()}) {
-    auto plan = make_plan(graph, *device, *team, plan_options(kTokens, kPages));
+    auto plan = make_plan(graph, *gpu, *team, plan_options(kTokens, kPages));
     const std::vector<float> got =
         score(*plan, *team, kPages, quantised_spec().vocab, tokens, kTokens);
     if (first.empty()) first = got;
@@ -138,23 +137,23 @@ TEST(weights_reach_the_device_through_staging) {
 
 // A plan needs to know the longest context, and a device that fails ends a run with its reason.
 TEST(a_device_that_fails_ends_the_run_and_is_closed) {
-  const auto device = simt_tests::make_host_device();
+  fake_cuda::FakeGpu gpu;
   const models::LanguageModel model = load(TinyModel(TinySpec{}));
   auto team = make_team(1);
   plan::PlanOptions options = plan_options(4, kPages);
-  auto plan = make_plan(optimized_for(model.graph, *device), *device, *team, options);
+  auto plan = make_plan(optimized_for(model.graph, *gpu), *gpu, *team, options);
   Cache cache(*plan, 4);
   plan->set_symbol("tokens", 0);
   EXPECT(plan->run(*team).ok());
-  device->set_fail_after(1);
+  gpu.fail("cudaStreamSynchronize", cudaErrorIllegalAddress);
   const Status failed = plan->run(*team);
   EXPECT(failed.code() == Code::kInternal);
-  EXPECT(failed.message().find("device simt failed") != std::string_view::npos);
+  EXPECT(failed.message().find("device cuda:1 failed") != std::string_view::npos);
   const Status again = plan->run(*team);
   EXPECT(again.code() == Code::kClosed);
   EXPECT(again.message().find("an error that the test asked for") != std::string_view::npos);
 
-  const auto other = simt_tests::make_host_device();
+  const fake_cuda::FakeGpu other;
   options.max_context = 0;
   const auto refused =
       plan::Plan::build(optimized_for(model.graph, *other), *other, *team, options);

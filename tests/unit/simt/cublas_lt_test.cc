@@ -13,18 +13,10 @@
 #include <vector>
 
 #include "core/float16.h"
-#include "cuda/core/current_device.h"
+#include "cuda/core/cuda_context.h"
 #include "fake_cublas_lt.h"
+#include "fake_runtime.h"
 #include "tensor_case.h"
-
-namespace lmn::cuda {
-
-// There is no device that could be current: cuda/core/cuda_context.cc is not linked here.
-class Context {};
-CurrentDevice::CurrentDevice(const Context& context) : context_(context), pushed_(false) {}
-CurrentDevice::~CurrentDevice() { (void)context_; }
-
-}  // namespace lmn::cuda
 
 namespace {
 
@@ -33,7 +25,17 @@ using cuda::CublasLt;
 using ops::DenseProduct;
 namespace fs = std::filesystem;
 
-const cuda::Context kContext;
+// Of a device that no other test has.
+const cuda::Context& context() {
+  static const cuda::Context instance = [] {
+    constexpr int kDevice = fake_cuda::kDevices - 1;
+    cuda::Health health("cuda:" + std::to_string(kDevice));
+    cuda::Context made;
+    ASSERT_OK(made.open(kDevice, health));
+    return made;
+  }();
+  return instance;
+}
 
 class LibraryVariable {
  public:
@@ -80,7 +82,7 @@ TEST(products_of_matrices_that_lie_row_by_row) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   {
     const LibraryVariable variable(LMN_FAKE_CUBLAS_LT);
-    const CublasLt products(kContext, "");
+    const CublasLt products(context(), "");
     for (const DType type : {DType::kF16, DType::kBF16}) {
       for (const bool transposed : {false, true}) {
         for (const bool one_for_all : {false, true}) {
@@ -144,7 +146,7 @@ TEST(products_of_matrices_that_lie_row_by_row) {
 TEST(what_the_library_cannot_do_is_left_to_others) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   const LibraryVariable variable(LMN_FAKE_CUBLAS_LT);
-  const CublasLt products(kContext, "");
+  const CublasLt products(context(), "");
   const auto is_planned = [&] {
     const auto planned = products.plan(small_product());
     ASSERT_OK(planned);
@@ -169,7 +171,7 @@ TEST(what_the_library_cannot_do_is_left_to_others) {
 TEST(a_product_that_is_refused_fails_its_queue_once) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   const LibraryVariable variable(LMN_FAKE_CUBLAS_LT);
-  const CublasLt products(kContext, "");
+  const CublasLt products(context(), "");
   const auto planned = products.plan(small_product());
   ASSERT_OK(planned);
   fake.matmul_status = 13;  // CUBLAS_STATUS_EXECUTION_FAILED
@@ -185,7 +187,7 @@ TEST(a_library_that_is_named_must_do) {
   FakeCublasLt& fake = fake_at(LMN_FAKE_CUBLAS_LT);
   const auto refusal = [](const std::string& name) {
     const LibraryVariable variable(name);
-    const auto planned = CublasLt(kContext, "").plan(small_product());
+    const auto planned = CublasLt(context(), "").plan(small_product());
     EXPECT(planned.status().code() == Code::kInvalidArgument);
     return std::string(planned.status().message());
   };
@@ -207,7 +209,7 @@ TEST(a_library_that_is_named_must_do) {
 
 TEST(no_library_is_looked_for_where_there_shall_be_none) {
   const LibraryVariable variable("0");
-  const auto planned = CublasLt(kContext, "").plan(small_product());
+  const auto planned = CublasLt(context(), "").plan(small_product());
   ASSERT_OK(planned);
   EXPECT(*planned == nullptr);
 }
@@ -221,7 +223,7 @@ TEST(the_library_of_the_newest_wheel_is_found_and_a_loaded_one_before_it) {
   const LibraryVariable variable("");
   const fs::path wheels = fs::temp_directory_path() / ("lmn_wheels_" + std::to_string(getpid()));
   const auto is_planned = [](const std::string& folder) {
-    const auto planned = CublasLt(kContext, folder).plan(small_product());
+    const auto planned = CublasLt(context(), folder).plan(small_product());
     ASSERT_OK(planned);
     return *planned != nullptr;
   };

@@ -4,7 +4,7 @@
 #include "ops/dense_products.h"
 
 #include "executor.h"
-#include "host_device.h"
+#include "fake_gpu.h"
 #include "program_case.h"
 
 namespace {
@@ -46,7 +46,7 @@ class LoopProducts final : public ops::DenseProducts {
         compute(static_cast<const uint16_t*>(x), static_cast<const uint16_t*>(w), y);
         std::memset(workspace, 0xEE, kWorkspace);
       };
-      static_cast<HostStream*>(queue.stream)->push(work);
+      queue.failure = static_cast<LaunchStream*>(queue.stream)->launch(work);
     }
 
    private:
@@ -167,6 +167,46 @@ TEST(a_library_that_refuses_leaves_the_product_to_the_kernel) {
   EXPECT(!refused.by_library && refused.scratch_bytes == without.scratch_bytes);
 }
 
+// The CUDA device with other products.
+class WithProducts final : public Device {
+ public:
+  explicit WithProducts(const ops::DenseProducts& products) : products_(products) {}
+
+  std::string name() const override { return (*gpu_).name(); }
+  std::string target() const override { return (*gpu_).target(); }
+  bool is_host() const override { return (*gpu_).is_host(); }
+  int32_t multiprocessors() const override { return (*gpu_).multiprocessors(); }
+  Result<std::byte*> allocate(size_t bytes) override { return (*gpu_).allocate(bytes); }
+  Result<std::byte*> allocate_uninitialized(size_t bytes) override {
+    return (*gpu_).allocate_uninitialized(bytes);
+  }
+  void release(std::byte* data, size_t bytes) override { (*gpu_).release(data, bytes); }
+  Status copy_from_host(std::byte* device, const void* host, size_t bytes) override {
+    return (*gpu_).copy_from_host(device, host, bytes);
+  }
+  Status copy_to_host(void* host, const std::byte* device, size_t bytes) override {
+    return (*gpu_).copy_to_host(host, device, bytes);
+  }
+  Status copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    return (*gpu_).copy(to, from, bytes);
+  }
+  Result<std::unique_ptr<Stream>> create_stream() override { return (*gpu_).create_stream(); }
+  Result<std::byte*> allocate_pinned(size_t bytes) override {
+    return (*gpu_).allocate_pinned(bytes);
+  }
+  void release_pinned(std::byte* data, size_t bytes) override {
+    (*gpu_).release_pinned(data, bytes);
+  }
+  Status reserve(size_t bytes) override { return (*gpu_).reserve(bytes); }
+  Result<DeviceMemory> memory() const override { return (*gpu_).memory(); }
+  const ops::KernelTable& kernels() const override { return (*gpu_).kernels(); }
+  const ops::DenseProducts* dense_products() const override { return &products_; }
+
+ private:
+  const fake_cuda::FakeGpu gpu_;
+  const ops::DenseProducts& products_;
+};
+
 struct OneProduct {
   LoopProducts products;
   graph::Graph graph;
@@ -176,11 +216,9 @@ struct OneProduct {
     const auto x = graph.add_input("x", graph::tensor(DType::kF16, {rows, kInner}));
     const auto w = graph.add_input("w", graph::tensor(DType::kF16, {kInner, columns}));
     graph.add_output(node(&graph, graph::Op::kMatMul, {x, w}), "y");
-    HostDeviceOptions device;
-    device.products = &products;
     plan::ProgramOptions options;
     options.max_arena_bytes = most_bytes;
-    both = std::make_unique<Both>(graph, options, make_host_device(device));
+    both = std::make_unique<Both>(graph, options, std::make_shared<WithProducts>(products));
   }
   static std::vector<ops::RuntimeValue> inputs() {
     return {value(DType::kF16, {kRows, kInner}, inputs_of({kRows, kInner}, 1)),
@@ -222,7 +260,7 @@ TEST(what_goes_wrong_with_the_library_is_the_error_of_a_run) {
   fixed.products.broken = {};
   fixed.products.failure = -13;
   EXPECT_EQ(std::string(fixed.both->on_device->run(OneProduct::inputs(), out, {}).message()),
-            "device simt failed: launch error -13");
+            "device cuda:1: starting a product: cuBLASLt gives status 13");
   fixed.products.failure = 0;
   fixed.both->check(OneProduct::inputs(), 1e-2);
 }

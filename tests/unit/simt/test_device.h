@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The device that kernels are tested on, of which tests know what core/device.h says and no more:
-// they copy to it, queue, wait and copy back. test_device_simt.cc has the executor's for
-// simt_tests, test_device_cuda.cc the first GPU for tensor_cuda.
+// they copy to it, queue, wait and copy back. test_device_simt.cc has one over the
+// runtime of tests for simt_tests, test_device_cuda.cc the first GPU for tensor_cuda.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuda/core uses of the runtime's API, for tests without a toolkit (fake_runtime.cc).
+// What cuda/core uses of the runtime's API, for tests without a toolkit: declared here, and
+// defined by tests/fake_cuda.
 #pragma once
 
 #include <cstddef>
@@ -9,30 +10,42 @@
 
 #define CUDART_VERSION 13000
 
+#define LMN_FAKE_CUDA_ERRORS(X)               \
+  X(cudaErrorInvalidValue, 1)                 \
+  X(cudaErrorMemoryAllocation, 2)             \
+  X(cudaErrorStubLibrary, 34)                 \
+  X(cudaErrorInsufficientDriver, 35)          \
+  X(cudaErrorDevicesUnavailable, 46)          \
+  X(cudaErrorNoDevice, 100)                   \
+  X(cudaErrorECCUncorrectable, 214)           \
+  X(cudaErrorNvlinkUncorrectable, 220)        \
+  X(cudaErrorInvalidResourceHandle, 400)      \
+  X(cudaErrorIllegalState, 401)               \
+  X(cudaErrorNotReady, 600)                   \
+  X(cudaErrorIllegalAddress, 700)             \
+  X(cudaErrorLaunchOutOfResources, 701)       \
+  X(cudaErrorLaunchTimeout, 702)              \
+  X(cudaErrorAssert, 710)                     \
+  X(cudaErrorHardwareStackError, 714)         \
+  X(cudaErrorIllegalInstruction, 715)         \
+  X(cudaErrorMisalignedAddress, 716)          \
+  X(cudaErrorInvalidAddressSpace, 717)        \
+  X(cudaErrorInvalidPc, 718)                  \
+  X(cudaErrorLaunchFailure, 719)              \
+  X(cudaErrorSystemNotReady, 802)             \
+  X(cudaErrorSystemDriverMismatch, 803)       \
+  X(cudaErrorCompatNotSupportedOnDevice, 804) \
+  X(cudaErrorStreamCaptureUnsupported, 900)   \
+  X(cudaErrorStreamCaptureInvalidated, 901)   \
+  X(cudaErrorStreamCaptureImplicit, 906)      \
+  X(cudaErrorCapturedEvent, 907)              \
+  X(cudaErrorStreamCaptureWrongThread, 908)   \
+  X(cudaErrorUnknown, 999)
 enum cudaError_t {
   cudaSuccess = 0,
-  cudaErrorInvalidValue = 1,
-  cudaErrorMemoryAllocation = 2,
-  cudaErrorStubLibrary = 34,
-  cudaErrorInsufficientDriver = 35,
-  cudaErrorDevicesUnavailable = 46,
-  cudaErrorNoDevice = 100,
-  cudaErrorECCUncorrectable = 214,
-  cudaErrorInvalidPc = 718,
-  cudaErrorNvlinkUncorrectable = 220,
-  cudaErrorInvalidResourceHandle = 400,
-  cudaErrorIllegalAddress = 700,
-  cudaErrorLaunchTimeout = 702,
-  cudaErrorAssert = 710,
-  cudaErrorHardwareStackError = 714,
-  cudaErrorIllegalInstruction = 715,
-  cudaErrorMisalignedAddress = 716,
-  cudaErrorInvalidAddressSpace = 717,
-  cudaErrorLaunchFailure = 719,
-  cudaErrorSystemNotReady = 802,
-  cudaErrorSystemDriverMismatch = 803,
-  cudaErrorCompatNotSupportedOnDevice = 804,
-  cudaErrorUnknown = 999
+#define LMN_FAKE_CUDA_ERROR(name, code) name = code,
+  LMN_FAKE_CUDA_ERRORS(LMN_FAKE_CUDA_ERROR)
+#undef LMN_FAKE_CUDA_ERROR
 };
 enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor,
@@ -58,12 +71,15 @@ enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
 constexpr unsigned cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1;
 constexpr unsigned long long cudaEnableDefault = 0;
 
-struct FakeObject;  // belongs to a context
-using cudaStream_t = FakeObject*;
-using cudaMemPool_t = FakeObject*;
-using cudaGraph_t = FakeObject*;
-using cudaGraphExec_t = FakeObject*;
-using cudaEvent_t = FakeObject*;
+// A stream is what launches of the executor go to.
+namespace simt_tests {
+class LaunchStream;
+}
+using cudaStream_t = simt_tests::LaunchStream*;
+using cudaMemPool_t = struct CUmemPoolHandle_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+using cudaEvent_t = struct CUevent_st*;
 struct cudaMemPoolProps {
   cudaMemAllocationType allocType;
   struct {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What programs ask of a device, which the executor's counts, and what becomes of them when it
-// fails, which that does when it is told to.
-#include "host_device.h"
+// What programs ask of a device, which the runtime of tests counts, and what becomes of them when
+// it fails, which that does when it is told to.
+#include "fake_gpu.h"
 #include "program_case.h"
 
 namespace {
@@ -21,13 +21,13 @@ TEST(a_graph_that_the_device_has_kernels_for_waits_once) {
   g.add_output(y, "y");
   g.add_output(y, "again");
   g.add_output(x, "x too");
-  const std::shared_ptr<HostDevice> device = make_host_device();
-  const Both both(g, {}, device);
+  const auto gpu = std::make_shared<fake_cuda::FakeGpu>();
+  const Both both(g, {}, fake_cuda::shared_device(gpu));
   for (const int64_t rows : {1, 5, 1}) {
-    const int64_t waits = device->counters().waits;
+    const int64_t waits = gpu->counters().waits;
     both.check({value(DType::kF32, {rows, 16}, some_numbers(rows * 16, 3))});
     both.expect_places(4, 0);
-    if (waits > 0 && rows == 1) EXPECT_EQ(device->counters().waits, waits + 1);
+    if (waits > 0 && rows == 1) EXPECT_EQ(gpu->counters().waits, waits + 1);
   }
 }
 
@@ -35,11 +35,11 @@ TEST(a_device_that_fails_ends_runs_and_nothing_else) {
   Graph g;
   const ValueId x = g.add_input("x", graph::tensor(DType::kF32, {"n"}));
   g.add_output(node(&g, Op::kTanh, {node(&g, Op::kExp, {x})}), "y");
-  const std::shared_ptr<HostDevice> device = make_host_device();
-  const Both both(g, {}, device);
+  const auto gpu = std::make_shared<fake_cuda::FakeGpu>();
+  const Both both(g, {}, fake_cuda::shared_device(gpu));
   const std::vector<ops::RuntimeValue> in = {value(DType::kF32, {8}, some_numbers(8, 1))};
   both.check(in);
-  device->set_fail_after(1);
+  gpu->fail_kernel(2);
   std::vector<ops::RuntimeValue> out(1);
   EXPECT(both.on_device->run(in, out, {}).code() == Code::kInternal);
   EXPECT(both.on_device->run(in, out, {}).code() == Code::kClosed);
@@ -47,12 +47,13 @@ TEST(a_device_that_fails_ends_runs_and_nothing_else) {
 }
 
 TEST(memory_of_the_device_returns) {
-  const std::shared_ptr<HostDevice> device = make_host_device();
+  const auto gpu = std::make_shared<fake_cuda::FakeGpu>();
   {
     Graph g;
     const ValueId x = g.add_input("x", graph::tensor(DType::kF32, {"n", 16}));
     g.add_output(node(&g, Op::kMatMul, {x, matrix(&g, 16, 4, 1)}), "y");
-    auto program = Program::create(g, *cpu::create_cpu_device(""), {.accelerator = device});
+    auto program = Program::create(g, *cpu::create_cpu_device(""),
+                                   {.accelerator = fake_cuda::shared_device(gpu)});
     ASSERT_OK(program);
     for (const int64_t rows : {1, 2}) {
       std::vector<ops::RuntimeValue> out(1);
@@ -60,9 +61,9 @@ TEST(memory_of_the_device_returns) {
           value(DType::kF32, {rows, 16}, some_numbers(rows * 16, 1))};
       ASSERT_OK((*program)->run(in, out, {}));
     }
-    EXPECT(device->bytes_in_use() > 0);
+    EXPECT(gpu->bytes_in_use() > 0);
   }
-  EXPECT_EQ(device->bytes_in_use(), 0);
+  EXPECT_EQ(gpu->bytes_in_use(), 0);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuda/core uses of the driver's API, for tests without a toolkit (fake_runtime.cc).
+// What cuda/core uses of the driver's API, for tests without a toolkit.
 #pragma once
 
 struct CUctx_st;
