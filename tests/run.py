@@ -225,8 +225,9 @@ def stage_python(log: Log) -> Result:
 
 
 def stage_asan(log: Log) -> Result:
-    """Unit tests and ABI gates under AddressSanitizer and UndefinedBehaviorSanitizer; warnings are errors here."""
-    return sanitized(log, "asan", "address,undefined", "lmnative tests", "^(unit_|abi_|conformance)")
+    """What runs the library, under AddressSanitizer and UndefinedBehaviorSanitizer; warnings are errors here."""
+    select = "^(unit_|conformance|abi_(abuse|layout|symbols))"
+    return sanitized(log, "asan", "address,undefined", "lmnative tests", select)
 
 
 def stage_tsan(log: Log) -> Result:

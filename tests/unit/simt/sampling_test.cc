@@ -134,7 +134,7 @@ void check_random(size_t vocab, int launches, size_t rows, uint32_t seed) {
 
 TEST(tokens_are_the_samplers) {
 #if defined(__SANITIZE_ADDRESS__)
-  constexpr int kShare = 4;  // of what takes minutes there
+  constexpr int kShare = 8;  // of what takes minutes there
 #else
   constexpr int kShare = 1;
 #endif
